@@ -1,0 +1,69 @@
+// SessionRecord: the facts of one session, as plain data.
+//
+// The session fills it in as it learns them; the access log and whatever else describes a session read
+// it. Nothing here knows a Session. Text that a peer chose is kept as it came and escaped when written.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "os/address.h"
+#include "record/close_reason.h"
+
+namespace tlsproxy::record {
+
+// TLS facts of one leg. Views point to OpenSSL's static names.
+struct TlsFacts {
+  std::string_view version;  // "TLSv1.3"
+  std::string_view cipher;   // IANA name, "TLS_AES_128_GCM_SHA256"
+  std::string_view group;    // "x25519"; empty when none was negotiated
+  bool resumed = false;
+};
+
+// A fatal alert; description as in RFC 8446, 6 ("unknown_ca").
+struct TlsAlert {
+  std::string_view description;
+  bool sent = false;  // by us; otherwise received
+  Side leg = Side::client;
+};
+
+struct SessionRecord {
+  using Clock = std::chrono::steady_clock;
+
+  // The id of a session: unique on one machine while it runs (worker's pid, counter).
+  std::uint64_t id = 0;
+  std::chrono::system_clock::time_point started_at{};  // accept
+  std::string_view listener;                           // names live as long as the session's generation
+  std::string_view route;  // the backend's name the route leads to; empty before the choice
+  os::SocketAddress client;
+  os::SocketAddress local;   // where the client connected to
+  os::SocketAddress server;  // the last one tried
+
+  std::optional<std::string> sni;  // absent: none sent, or not looked at
+  std::string alpn;                // negotiated, or the client's first offer when passed through
+  std::optional<TlsFacts> tls;     // client leg, when terminated
+  std::string client_subject;      // client certificate, RFC 2253 form; empty: none
+  std::string verify_error;        // why a certificate was rejected, X509_verify_cert_error_string
+  std::optional<TlsAlert> alert;
+
+  std::uint64_t bytes_from_client = 0;  // payload, without TLS framing
+  std::uint64_t bytes_to_client = 0;
+  std::uint64_t bytes_from_backend = 0;
+  std::uint64_t bytes_to_backend = 0;
+  std::uint32_t tries = 0;  // servers tried
+
+  Clock::time_point start{};
+  std::optional<Clock::time_point> handshake_done;  // absent: not reached
+  std::optional<Clock::time_point> connect_start;
+  std::optional<Clock::time_point> connect_done;  // with TLS to the backend, when that is done too
+  std::optional<Clock::time_point> first_byte;    // from the backend
+  Clock::time_point end{};
+
+  CloseReason reason = CloseReason::finished;
+  Side side = Side::proxy;
+};
+
+}  // namespace tlsproxy::record

@@ -1,0 +1,53 @@
+#include "loop/loop.h"
+
+#include <event2/event.h>
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace tlsproxy::loop {
+
+Loop::Loop() {
+  event_config* config = event_config_new();
+  TLSPROXY_CHECK(config != nullptr, "libevent has memory for a configuration");
+  // Edge triggering and EPOLLRDHUP exist in epoll only; the coarse cached clock is not used.
+  event_config_require_features(config, EV_FEATURE_ET | EV_FEATURE_O1 | EV_FEATURE_EARLY_CLOSE);
+  event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_PRECISE_TIMER);
+  base_ = event_base_new_with_config(config);
+  event_config_free(config);
+  TLSPROXY_CHECK(base_ != nullptr, "the kernel gives an epoll queue");
+}
+
+Loop::~Loop() {
+  retired_.clear();
+  event_base_free(base_);
+}
+
+void Loop::schedule(Task& task) {
+  if (!task.scheduled()) ready_.push_back(task);
+}
+
+void Loop::retire(std::unique_ptr<Task> task) {
+  task->unlink();
+  retired_.push_back(std::move(task));
+}
+
+void Loop::turn() {
+  const int how = EVLOOP_ONCE | (ready_.empty() ? 0 : EVLOOP_NONBLOCK);
+  clock_fresh_ = false;
+  event_base_loop(base_, how);
+  // Only what is there now: a task that schedules itself again waits for the next events first.
+  base::IntrusiveList<Task, ReadyTag> batch;
+  while (!ready_.empty()) batch.push_back(ready_.pop_front());
+  while (!batch.empty()) batch.pop_front().run_ready();
+  // A destructor may retire others in turn; those wait for the next turn.
+  const auto dead = std::exchange(retired_, {});
+}
+
+void Loop::run() {
+  stopped_ = false;
+  while (!stopped_) turn();
+}
+
+}  // namespace tlsproxy::loop
