@@ -1,0 +1,83 @@
+// BlockPool: the memory of the relay, in blocks of three sizes, within one budget.
+//
+// A block is taken when bytes arrive and given back when they are gone; free blocks are kept for the
+// next taker, so that relaying allocates nothing once it runs. When the budget is spent, a smaller
+// block is offered, then none: who gets none joins the waiters and is called when one comes back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/intrusive_list.h"
+
+namespace tlsproxy::buffer {
+
+enum class BlockSize : std::uint8_t { small, medium, large };
+
+constexpr int kBlockSizes = 3;
+
+// A block on loan; empty (data null) when none was given. The holder gives it back to its pool.
+struct Block {
+  std::byte* data = nullptr;
+  std::uint32_t capacity = 0;
+  BlockSize size = BlockSize::small;
+  explicit operator bool() const { return data != nullptr; }
+};
+
+struct WaiterTag;
+
+// Someone whose block was refused.
+class BlockWaiter : public base::Hook<WaiterTag> {
+ public:
+  // Called when a block came back; the waiter is off the list. It may take blocks or wait again.
+  virtual void block_available() = 0;
+
+ protected:
+  ~BlockWaiter() = default;
+};
+
+class BlockPool {
+ public:
+  // Bytes per block of each size. Parameters, so that tests reach every edge with tiny ones.
+  using Capacities = std::array<std::uint32_t, kBlockSizes>;
+  static constexpr Capacities kCapacities{4096, 32768, 65536};
+
+  explicit BlockPool(std::size_t budget_bytes, const Capacities& capacities = kCapacities);
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // A block of `wish` or, when the budget does not allow it, a smaller one; an empty one at the end of
+  // the budget or of memory. Never throws.
+  Block take(BlockSize wish);
+
+  // Takes `block` back, empties the caller's handle and calls the first waiter.
+  void give_back(Block& block);
+
+  // Puts `waiter` at the end of the waiters' list; no effect when it is there.
+  void wait(BlockWaiter& waiter);
+
+  // Frees the blocks that were free all the time since the last call. The worker calls it now and then,
+  // so that memory follows the load down as well as up.
+  void trim();
+
+  [[nodiscard]] std::uint32_t capacity(BlockSize size) const { return capacities_[index(size)]; }
+  [[nodiscard]] std::size_t bytes_in_use() const { return in_use_; }
+  [[nodiscard]] std::size_t bytes_held() const { return held_; }  // in use and free
+
+ private:
+  static std::size_t index(BlockSize size) { return static_cast<std::size_t>(size); }
+  bool make_room(std::size_t bytes);
+
+  Capacities capacities_;
+  std::size_t budget_;
+  std::size_t in_use_ = 0;
+  std::size_t held_ = 0;
+  std::array<std::vector<std::byte*>, kBlockSizes> free_;
+  std::array<std::size_t, kBlockSizes> fewest_free_{};  // since the last trim
+  base::IntrusiveList<BlockWaiter, WaiterTag> waiters_;
+};
+
+}  // namespace tlsproxy::buffer
