@@ -44,6 +44,11 @@ class BlockPool {
   using Capacities = std::array<std::uint32_t, kBlockSizes>;
   static constexpr Capacities kCapacities{4096, 32768, 65536};
 
+  // Every block is this much larger than its capacity, so that a block full of plaintext fits, encrypted,
+  // into a block of the same size: 4 records of 16 KiB with at most 85 bytes of framing each (a 5-byte
+  // header, and under CBC with SHA-384 a 16-byte IV, 48 of MAC, 16 of padding; RFC 5246, 6.2.3).
+  static constexpr std::uint32_t kFraming = 512;
+
   explicit BlockPool(std::size_t budget_bytes, const Capacities& capacities = kCapacities);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
