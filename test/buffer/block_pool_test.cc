@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -13,8 +14,9 @@
 #include "support/catch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/allocator_interface.h>
 #include <sanitizer/asan_interface.h>
+// From sanitizer/allocator_interface.h, which Debian's gcc does not ship.
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
 #endif
 
 namespace tlsproxy::buffer {
