@@ -54,9 +54,15 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
+  // What a block is for. Bytes that are in memory already and need a block to move on (ciphertext to
+  // decrypt, plaintext to encrypt) may exceed the budget by small blocks: if they too were refused, every
+  // session could hold one block and wait for a second one for ever. Each such block is matched by one
+  // within the budget, so the excess is bounded by it.
+  enum class Purpose : std::uint8_t { fill, move_on };
+
   // A block of `wish` or, when the budget does not allow it, a smaller one; an empty one at the end of
   // the budget or of memory. Never throws.
-  Block take(BlockSize wish);
+  Block take(BlockSize wish, Purpose purpose = Purpose::fill);
 
   // Takes `block` back, empties the caller's handle and calls the first waiter. Given back from within
   // block_available(), the next waiter's call comes after that one has returned.
@@ -76,6 +82,7 @@ class BlockPool {
 
  private:
   static std::size_t index(BlockSize size) { return static_cast<std::size_t>(size); }
+  Block lend(std::size_t size, std::byte* data);
   std::byte* take_free(std::size_t size);
   std::byte* allocate(std::size_t size);
   // Frees free blocks, the largest first, until `bytes` more fit the budget; none when they cannot.

@@ -34,7 +34,7 @@ class RelayBuffer {
 
   // Makes sure that there is a block, and of the wished size if the buffer is empty. False when the
   // pool refused: then nothing has changed.
-  bool prepare(BlockPool& pool);
+  bool prepare(BlockPool& pool, BlockPool::Purpose purpose = BlockPool::Purpose::fill);
 
   // The first `bytes` of room() were filled by one read.
   void commit(std::size_t bytes);

@@ -56,7 +56,7 @@ class Leg {
   [[nodiscard]] bool has_backlog() const;
   transport::IoResult flush_backlog();
 
-  // Whether the last read() left plaintext at hand that had no room.
+  // Whether the last read() left bytes inside the transport that no event will announce.
   [[nodiscard]] bool has_more_at_hand() const;
   // Whether a block was refused inside the transport since the last call.
   [[nodiscard]] bool take_starved();

@@ -70,8 +70,8 @@ class Transport {
   [[nodiscard]] bool is_warm() const { return warm_; }
   void cool();
 
-  // Whether more plaintext than the last read() took is at hand inside OpenSSL.
-  [[nodiscard]] bool has_plaintext() const { return SSL_pending(ssl_.get()) > 0; }
+  // Whether the last read() left plaintext inside OpenSSL, or ciphertext in the read-ahead block.
+  [[nodiscard]] bool has_bytes_at_hand() const { return bio_.has_input() || SSL_pending(ssl_.get()) > 0; }
 
   // --- facts, valid once the handshake is over ---
   [[nodiscard]] record::TlsFacts facts() const;

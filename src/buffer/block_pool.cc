@@ -28,15 +28,20 @@ BlockPool::~BlockPool() {
   for (std::size_t size = 0; size < kBlockSizes; ++size) release(size, free_[size].size());
 }
 
-Block BlockPool::take(BlockSize wish) {
+Block BlockPool::take(BlockSize wish, Purpose purpose) {
   for (std::size_t size = index(wish) + 1; size-- > 0;) {
     std::byte* data = take_free(size);
     if (data == nullptr && make_room(capacities_[size])) data = allocate(size);
-    if (data == nullptr) continue;
-    in_use_ += capacities_[size];
-    return Block{data, capacities_[size], static_cast<BlockSize>(size)};
+    if (data != nullptr) return lend(size, data);
   }
-  return Block{};
+  if (purpose == Purpose::fill) return Block{};
+  std::byte* data = allocate(0);
+  return data == nullptr ? Block{} : lend(0, data);
+}
+
+Block BlockPool::lend(std::size_t size, std::byte* data) {
+  in_use_ += capacities_[size];
+  return Block{data, capacities_[size], static_cast<BlockSize>(size)};
 }
 
 void BlockPool::give_back(Block& block) {
@@ -45,7 +50,7 @@ void BlockPool::give_back(Block& block) {
                  "a block given back was taken from this pool");
   TLSPROXY_DCHECK(std::find(free_[size].begin(), free_[size].end(), block.data) == free_[size].end(),
                   "a block is given back once");
-  ASAN_POISON_MEMORY_REGION(block.data, block.capacity);
+  ASAN_POISON_MEMORY_REGION(block.data, block.capacity + kFraming);
   free_[size].push_back(block.data);  // allocate() made the room
   in_use_ -= block.capacity;
   block = Block{};
@@ -72,7 +77,7 @@ std::byte* BlockPool::take_free(std::size_t size) {
   std::byte* data = free.back();
   free.pop_back();
   fewest_free_[size] = std::min(fewest_free_[size], free.size());
-  ASAN_UNPOISON_MEMORY_REGION(data, capacities_[size]);
+  ASAN_UNPOISON_MEMORY_REGION(data, capacities_[size] + kFraming);
   return data;
 }
 
@@ -86,7 +91,7 @@ std::byte* BlockPool::allocate(std::size_t size) {
       return nullptr;
     }
   }
-  auto* data = static_cast<std::byte*>(std::malloc(capacities_[size]));
+  auto* data = static_cast<std::byte*>(std::malloc(capacities_[size] + kFraming));
   if (data == nullptr) return nullptr;
   ++blocks_[size];
   held_ += capacities_[size];
@@ -106,7 +111,7 @@ void BlockPool::release(std::size_t size, std::size_t count) {
   TLSPROXY_DCHECK(count <= free.size(), "only free blocks are released");
   const auto end = free.begin() + static_cast<std::ptrdiff_t>(count);
   for (auto block = free.begin(); block != end; ++block) {
-    ASAN_UNPOISON_MEMORY_REGION(*block, capacities_[size]);
+    ASAN_UNPOISON_MEMORY_REGION(*block, capacities_[size] + kFraming);
     std::free(*block);
   }
   free.erase(free.begin(), end);

@@ -31,11 +31,11 @@ RelayBuffer::~RelayBuffer() {
   TLSPROXY_DCHECK(!block_, "a block goes back to its pool");
 }
 
-bool RelayBuffer::prepare(BlockPool& pool) {
+bool RelayBuffer::prepare(BlockPool& pool, BlockPool::Purpose purpose) {
   check();
   if (block_ && (!empty() || block_.size == wish_)) return true;
   if (block_) pool.give_back(block_);
-  block_ = pool.take(wish_);
+  block_ = pool.take(wish_, purpose);
   if (!block_) return false;
   capacities_ = {pool.capacity(BlockSize::small), pool.capacity(BlockSize::medium),
                  pool.capacity(BlockSize::large)};

@@ -75,7 +75,10 @@ Flow::Progress Flow::fetch(buffer::BlockPool& pool) {
     buffer_.release(pool);
     return Progress::blocked;
   }
-  if (!buffer_.prepare(pool)) {
+  // Plaintext waiting inside the TLS layer holds a block of its own, which only moving on gives back.
+  const auto purpose =
+      source_->has_more_at_hand() ? buffer::BlockPool::Purpose::move_on : buffer::BlockPool::Purpose::fill;
+  if (!buffer_.prepare(pool, purpose)) {
     starved_ = true;
     return Progress::blocked;
   }

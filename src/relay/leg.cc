@@ -80,7 +80,7 @@ IoResult Leg::flush_backlog() {
 
 bool Leg::has_more_at_hand() const {
   const auto* under_tls = std::get_if<tls::Transport>(&transport_);
-  return under_tls != nullptr && under_tls->has_plaintext();
+  return under_tls != nullptr && under_tls->has_bytes_at_hand();
 }
 
 bool Leg::take_starved() {

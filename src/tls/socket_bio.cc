@@ -114,7 +114,7 @@ long SocketBio::on_control(BIO* bio, int command, long, void*) {
 
 bool SocketBio::take_output_block(buffer::BlockSize size) {
   if (output_) return true;
-  output_ = pool_->take(size);
+  output_ = pool_->take(size, buffer::BlockPool::Purpose::move_on);
   if (!output_) starved_ = true;
   return static_cast<bool>(output_);
 }

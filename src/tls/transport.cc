@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "tls/verify.h"
+#include "tls/openssl.h"
 
 namespace tlsproxy::tls {
 namespace {
