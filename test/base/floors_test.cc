@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -43,10 +43,29 @@ int floor_of(const std::string& path) {
   return found == kFloors.end() ? -1 : found->second;
 }
 
+struct Include {
+  bool quoted = false;
+  std::string header;
+};
+
+// What `line` includes, if it does.
+std::optional<Include> include_of(const std::string& line) {
+  constexpr char kBlanks[] = " \t";
+  const std::size_t hash = line.find_first_not_of(kBlanks);
+  if (hash == std::string::npos || line[hash] != '#') return std::nullopt;
+  const std::size_t word = line.find_first_not_of(kBlanks, hash + 1);
+  if (word == std::string::npos || line.compare(word, 7, "include") != 0) return std::nullopt;
+  const std::size_t open = line.find_first_of("<\"", word + 7);
+  if (open == std::string::npos) return std::nullopt;
+  const bool quoted = line[open] == '"';
+  const std::size_t close = line.find(quoted ? '"' : '>', open + 1);
+  if (close == std::string::npos) return std::nullopt;
+  return Include{quoted, line.substr(open + 1, close - open - 1)};
+}
+
 // What is wrong with the include lines of the file whose path below inc/ or src/ is `path`, each as
 // "LINE: fault".
 std::vector<std::string> faults(const std::string& path, const std::string& text) {
-  static const std::regex include(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"].*)re");
   std::vector<std::string> found;
   const int own_floor = floor_of(path);
   if (own_floor < 0) return {"1: the folder has no floor"};
@@ -54,13 +73,13 @@ std::vector<std::string> faults(const std::string& path, const std::string& text
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    std::smatch match;
-    if (!std::regex_match(line, match, include)) continue;
-    const std::string header = match[2];
+    const auto include = include_of(line);
+    if (!include) continue;
+    const std::string& header = include->header;
     const auto add = [&found, number](const std::string& fault) {
       found.push_back(std::to_string(number) + ": " + fault);
     };
-    if (match[1] == "\"") {
+    if (include->quoted) {
       const int floor = floor_of(header);
       if (floor < 0) add("\"" + header + "\" is in no folder with a floor");
       if (floor > own_floor) {

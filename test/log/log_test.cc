@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <string>
 
@@ -46,6 +46,10 @@ std::string content(const std::filesystem::path& path) {
   return all.str();
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 // The logs as the other tests expect them: silent.
 void silence() {
   log::set_error_target(os::Fd());
@@ -72,11 +76,13 @@ TEST_CASE("an error line has its time with the zone's offset, level and process 
 
   log::info("listening on {} (listener {})", "127.0.0.1:443", "web");
 
-  const std::string line = drain(pipe.reader);
+  std::string line = drain(pipe.reader);
   INFO(line);
-  CHECK(std::regex_match(line,
-                         std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d info \[worker 3\] )"
-                                    R"(listening on 127\.0\.0\.1:443 \(listener web\)\n)")));
+  const std::size_t zone = line.find_first_of("+-", 20);
+  REQUIRE(zone != std::string::npos);
+  line[zone] = '+';
+  std::replace_if(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(zone) + 6, is_digit, 'd');
+  CHECK(line == "dddd-dd-ddTdd:dd:dd.ddd+dd:dd info [worker 3] listening on 127.0.0.1:443 (listener web)\n");
 }
 
 TEST_CASE("lines below the level are not written, and off writes none", "[log]") {
