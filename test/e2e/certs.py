@@ -10,8 +10,6 @@ import tempfile
 
 _CNF = """
 [ca]
-
-
 default_ca = this
 [this]
 dir = {dir}
@@ -21,14 +19,8 @@ crlnumber = {dir}/crlnumber
 new_certs_dir = {dir}
 certificate = {dir}/ca.pem
 private_key = {dir}/ca.key
-
-
 default_md = sha256
-
-
 default_days = 30
-
-
 default_crl_days = 30
 policy = any
 unique_subject = no
