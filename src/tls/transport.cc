@@ -1,16 +1,14 @@
 #include "tls/transport.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/sslerr.h>
-#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "tls/openssl.h"
+#include "tls/peer.h"
 
 namespace tlsproxy::tls {
 namespace {
@@ -19,11 +17,6 @@ using transport::IoResult;
 using transport::IoStatus;
 
 constexpr std::size_t kLargestRecord = 16384;  // plaintext bytes, RFC 8446, 5.1
-
-bool is_ip_address(const std::string& name) {
-  unsigned char bytes[sizeof(in6_addr)];
-  return ::inet_pton(AF_INET, name.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, name.c_str(), bytes) == 1;
-}
 
 }  // namespace
 
@@ -57,16 +50,7 @@ bool Transport::connect(SSL_CTX* context, const std::string& name) {
   name_ = name;
   if (!start(context)) return false;
   SSL_set_connect_state(ssl_.get());
-  bool set = true;
-  if (is_ip_address(name)) {
-    set = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), name.c_str()) == 1;
-  } else if (!name.empty()) {
-    SSL_set_hostflags(ssl_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    set = SSL_set1_host(ssl_.get(), name.c_str()) == 1 &&
-          SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
-  }
-  if (!set) ERR_clear_error();
-  return set;
+  return expect_name(ssl_.get(), name);
 }
 
 IoResult Transport::handshake() {
@@ -242,9 +226,7 @@ std::string Transport::peer_subject() const {
 }
 
 std::string Transport::verify_error() const {
-  if (no_certificate_) return "no certificate";
-  const long result = SSL_get_verify_result(ssl_.get());
-  return result == X509_V_OK ? "" : X509_verify_cert_error_string(result);
+  return no_certificate_ ? "no certificate" : tls::verify_error(ssl_.get());
 }
 
 }  // namespace tlsproxy::tls
