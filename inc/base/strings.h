@@ -11,7 +11,8 @@ namespace tlsproxy::base {
 std::string to_lower(std::string_view text);
 
 // The candidate nearest to `word` by edit distance, or an empty view when none is near enough to be
-// a likely slip of the keyboard (more than a third of the word's letters differ).
+// a likely slip of the keyboard (more than a third of the word's letters differ, though one slip is
+// granted to short words). Two neighbours swapped are one slip. The first of equally near ones.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 // `bytes` made safe for one line of a log: printable ASCII as it is, `"` and `\` with a backslash,

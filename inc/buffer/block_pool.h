@@ -44,23 +44,36 @@ class BlockPool {
   using Capacities = std::array<std::uint32_t, kBlockSizes>;
   static constexpr Capacities kCapacities{4096, 32768, 65536};
 
+  // Every block is this much larger than its capacity, so that a block full of plaintext fits, encrypted,
+  // into a block of the same size: 4 records of 16 KiB with at most 85 bytes of framing each (a 5-byte
+  // header, and under CBC with SHA-384 a 16-byte IV, 48 of MAC, 16 of padding; RFC 5246, 6.2.3).
+  static constexpr std::uint32_t kFraming = 512;
+
   explicit BlockPool(std::size_t budget_bytes, const Capacities& capacities = kCapacities);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
+  // What a block is for. Bytes that are in memory already and need a block to move on (ciphertext to
+  // decrypt, plaintext to encrypt) may exceed the budget by small blocks: if they too were refused, every
+  // session could hold one block and wait for a second one for ever. Each such block is matched by one
+  // within the budget, so the excess is bounded by it.
+  enum class Purpose : std::uint8_t { fill, move_on };
+
   // A block of `wish` or, when the budget does not allow it, a smaller one; an empty one at the end of
   // the budget or of memory. Never throws.
-  Block take(BlockSize wish);
+  Block take(BlockSize wish, Purpose purpose = Purpose::fill);
 
-  // Takes `block` back, empties the caller's handle and calls the first waiter.
+  // Takes `block` back, empties the caller's handle and calls the first waiter. Given back from within
+  // block_available(), the next waiter's call comes after that one has returned.
   void give_back(Block& block);
 
   // Puts `waiter` at the end of the waiters' list; no effect when it is there.
   void wait(BlockWaiter& waiter);
 
   // Frees the blocks that were free all the time since the last call. The worker calls it now and then,
-  // so that memory follows the load down as well as up.
+  // so that memory follows the load down as well as up. When there is room it also calls a waiter: one
+  // called before may have died without taking its block, and then nobody would give one back.
   void trim();
 
   [[nodiscard]] std::uint32_t capacity(BlockSize size) const { return capacities_[index(size)]; }
@@ -69,15 +82,25 @@ class BlockPool {
 
  private:
   static std::size_t index(BlockSize size) { return static_cast<std::size_t>(size); }
+  Block lend(std::size_t size, std::byte* data);
+  std::byte* take_free(std::size_t size);
+  std::byte* allocate(std::size_t size);
+  // Frees free blocks, the largest first, until `bytes` more fit the budget; none when they cannot.
   bool make_room(std::size_t bytes);
+  // Frees the `count` free blocks of this size that were used longest ago.
+  void release(std::size_t size, std::size_t count);
+  void call_waiter();
 
   Capacities capacities_;
   std::size_t budget_;
   std::size_t in_use_ = 0;
   std::size_t held_ = 0;
   std::array<std::vector<std::byte*>, kBlockSizes> free_;
+  std::array<std::size_t, kBlockSizes> blocks_{};       // in use and free
   std::array<std::size_t, kBlockSizes> fewest_free_{};  // since the last trim
   base::IntrusiveList<BlockWaiter, WaiterTag> waiters_;
+  std::size_t calls_due_ = 0;  // blocks given back while a waiter was being called
+  bool calling_ = false;
 };
 
 }  // namespace tlsproxy::buffer

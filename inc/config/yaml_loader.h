@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/diagnostics.h"
 #include "config/model.h"
@@ -18,5 +19,8 @@ Config load_yaml(std::string_view text, Diagnostics& diagnostics);
 // The effective configuration with every default written out, as YAML that load_yaml() accepts and
 // that gives an equal Config. Secrets are file names only, so it is safe to show.
 std::string to_yaml(const Config& config);
+
+// Every key there is, as a path: "listeners.timeouts.idle", "backends.NAME.servers.weight".
+std::vector<std::string> yaml_keys();
 
 }  // namespace tlsproxy::config

@@ -20,14 +20,14 @@ class SocketAddress {
  public:
   SocketAddress() = default;  // no address: family() is AF_UNSPEC
 
-  // Copies what accept4, getpeername or a resolver returned.
+  // Copies what accept4, getpeername or a resolver returned. Too short for its family: no address.
   static SocketAddress from_sockaddr(const sockaddr* address, socklen_t length);
 
   // "192.0.2.1:443", "[2001:db8::1]:443" or "unix:/path" (an abstract name with "unix:@name").
   // Numeric only: a host name is an error here. The port must be there, in decimal, 0 to 65535.
   static base::Result<SocketAddress> parse(std::string_view text);
 
-  // A numeric IPv4 or IPv6 address (without brackets) and a port; nothing when it is not numeric.
+  // A numeric IPv4 or IPv6 address (without brackets or zone) and a port; nothing when it is not numeric.
   static std::optional<SocketAddress> from_ip(std::string_view ip, std::uint16_t port);
 
   [[nodiscard]] int family() const { return storage_.generic.sa_family; }
@@ -38,7 +38,7 @@ class SocketAddress {
   [[nodiscard]] std::uint16_t port() const;  // 0 for unix addresses
   void set_port(std::uint16_t port);         // no effect on unix addresses
 
-  // The IP in text without port; the path for unix addresses, "unix:" when it has none.
+  // The IP in text without port; "unix:/path" for unix addresses, "unix:" when it has none.
   [[nodiscard]] std::string host() const;
 
   // The form that parse() takes. An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is written as the
@@ -52,10 +52,10 @@ class SocketAddress {
 
  private:
   union Storage {
+    sockaddr_un local;  // first, since {} sets the first member only: the largest
     sockaddr generic;
     sockaddr_in v4;
     sockaddr_in6 v6;
-    sockaddr_un local;
   } storage_{};
   socklen_t length_ = 0;
 };
@@ -66,7 +66,8 @@ class Network {
   // zero, so that a slip in the length does not widen a rule unseen.
   static base::Result<Network> parse(std::string_view text);
 
-  // IPv4-mapped IPv6 clients match IPv4 networks. Unix clients match none.
+  // IPv4-mapped IPv6 clients match IPv4 networks, and no IPv6 network: "::/0" is every IPv6 client, as
+  // in nginx. Unix clients match none.
   [[nodiscard]] bool contains(const SocketAddress& address) const;
 
   [[nodiscard]] std::string to_string() const;

@@ -25,7 +25,7 @@ struct TlsFacts {
 
 // A fatal alert; description as in RFC 8446, 6 ("unknown_ca").
 struct TlsAlert {
-  std::string_view description;
+  std::string description;
   bool sent = false;  // by us; otherwise received
   Side leg = Side::client;
 };

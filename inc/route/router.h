@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "config/model.h"
@@ -32,7 +33,14 @@ class Router {
   [[nodiscard]] bool needs_hello() const { return needs_hello_; }
 
  private:
+  // Routes by what they ask of the name, each list in the order of the routes. The keys are views of
+  // the routes' own text.
+  using Index = std::unordered_map<std::string_view, std::vector<std::size_t>>;
+
   const std::vector<config::Route>* routes_;
+  Index by_name_;                      // exact names
+  Index by_suffix_;                    // wildcards, by ".suffix"
+  std::vector<std::size_t> nameless_;  // routes that take any name, and none
   bool needs_hello_ = false;
 };
 

@@ -15,9 +15,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "config/diagnostics.h"
 #include "config/files.h"
 #include "config/model.h"
+#include "tls/errors.h"
 
 namespace tlsproxy::tls {
 
@@ -33,6 +35,10 @@ class ServerContexts {
   // not match, a certificate that is not valid now, unusable cipher lists, an expired CRL (a warning:
   // it will reject every client it covers). Never prompts. Returns null when it reported an error.
   // `listener` must outlive the result.
+  //
+  // A session is resumed only by the context that made it: the session id context (RFC 5077, 3.2 has the
+  // need) is a digest of the listener's name, the policy's names and client verification with the CA and
+  // CRL bytes, and the certificates. So a client never gets in under another name's rules or an older CRL.
   static std::unique_ptr<ServerContexts> make(const config::Listener& listener, config::FileSource& files,
                                               config::Diagnostics& diagnostics);
 
@@ -73,7 +79,9 @@ class ClientContext {
   [[nodiscard]] SSL_CTX* get() const { return context_.get(); }
   [[nodiscard]] const config::ClientTls& policy() const { return *policy_; }
 
-  // The name that `server` must prove and, unless it is an IP address, is asked for by SNI.
+  // The name that `server` must prove and, unless it is an IP address, is asked for by SNI: server_name,
+  // else the server's host name or IP address. Empty only for a unix socket without server_name, which
+  // make() refuses unless verification is off.
   [[nodiscard]] std::string expected_name(const config::Server& server) const;
 
  private:
@@ -82,10 +90,7 @@ class ClientContext {
 };
 
 // A certificate for local trials, as PEM chain followed by its key: ECDSA P-256, valid from an hour
-// ago for 30 days, for `localhost` and loopback addresses.
+// ago for 30 days, for `localhost`, loopback addresses and, when it is a host name, `common_name`.
 base::Result<std::string> make_self_signed(const std::string& common_name);
-
-// The oldest errors of OpenSSL's queue as one line of text, and an empty queue.
-std::string take_errors();
 
 }  // namespace tlsproxy::tls

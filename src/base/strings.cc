@@ -8,20 +8,32 @@ namespace {
 
 constexpr char kHexDigits[] = "0123456789abcdef";
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+// Edits that turn `a` into `b`: a letter added, dropped or changed, or two neighbours swapped (optimal
+// string alignment). Gives up with `limit` as soon as no end below it is possible.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  const std::size_t longer = std::max(a.size(), b.size());
+  if (longer - std::min(a.size(), b.size()) >= limit) return limit;
+  std::vector<std::size_t> before_last(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before_last.swap(last);
+    last.swap(row);
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U);
-      row[j] = std::min({above + 1, row[j - 1] + 1, substituted});
-      diagonal = above;
+      const std::size_t changed = last[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, changed});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
     }
+    // A swap reaches two rows back, so one row without hope is not enough.
+    const std::size_t hope =
+        std::min(*std::min_element(row.begin(), row.end()), *std::min_element(last.begin(), last.end()));
+    if (hope >= limit) return limit;
   }
-  return row.back();
+  return std::min(row.back(), limit);
 }
 
 }  // namespace
@@ -36,9 +48,10 @@ std::string to_lower(std::string_view text) {
 
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  // One slip is likely in a word of any length, but a word of one letter has nothing left then.
+  std::size_t best_distance = word.size() < 2 ? 1 : std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::size_t distance = edit_distance(word, candidate, best_distance);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

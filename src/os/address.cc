@@ -37,7 +37,8 @@ std::string ip_text(const std::array<std::uint8_t, 16>& bytes) {
 base::Result<SocketAddress> parse_unix(std::string_view text, std::string_view path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty()) return base::failure("'" + std::string(text) + "' names no path");
+  if (path.empty() || path == "@") return base::failure("'" + std::string(text) + "' names no path");
+  if (path.find('\0') != std::string_view::npos) return base::failure("a unix socket's path has a NUL byte");
   if (path.size() >= sizeof(address.sun_path)) {
     return base::failure("the path of '" + std::string(text) + "' is longer than the " +
                          std::to_string(sizeof(address.sun_path) - 1) + " bytes a unix socket may have");
@@ -56,14 +57,20 @@ base::Result<SocketAddress> parse_unix(std::string_view text, std::string_view p
 }  // namespace
 
 SocketAddress SocketAddress::from_sockaddr(const sockaddr* address, socklen_t length) {
+  // The length may be that of a buffer; equal addresses must not differ by it.
+  socklen_t size = length;
+  if (length >= sizeof(sa_family_t) && address->sa_family == AF_INET) size = sizeof(sockaddr_in);
+  if (length >= sizeof(sa_family_t) && address->sa_family == AF_INET6) size = sizeof(sockaddr_in6);
   SocketAddress result;
-  result.length_ = std::min<socklen_t>(length, sizeof(result.storage_));
+  if (length < sizeof(sa_family_t) || length < size) return result;
+  result.length_ = std::min<socklen_t>(size, sizeof(result.storage_));
   std::memcpy(&result.storage_, address, result.length_);
   return result;
 }
 
 std::optional<SocketAddress> SocketAddress::from_ip(std::string_view ip, std::uint16_t port) {
   const std::string text(ip);
+  if (text.find('\0') != std::string::npos) return std::nullopt;  // inet_pton would stop there
   SocketAddress result;
   if (::inet_pton(AF_INET, text.c_str(), &result.storage_.v4.sin_addr) == 1) {
     result.storage_.v4.sin_family = AF_INET;
@@ -182,7 +189,7 @@ base::Result<Network> Network::parse(std::string_view text) {
 
 bool Network::contains(const SocketAddress& address) const {
   const auto bytes = address.ip_bytes();
-  if (!bytes) return false;
+  if (!bytes || (is_mapped(*bytes) && !(is_mapped(prefix_) && bits_ >= 96))) return false;
   const unsigned whole = bits_ / 8;
   if (std::memcmp(prefix_.data(), bytes->data(), whole) != 0) return false;
   if (bits_ % 8 == 0) return true;

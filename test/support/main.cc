@@ -9,9 +9,11 @@
 #include <csignal>
 
 #include "log/log.h"
+#include "support/heap.h"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  tlsproxy::support::count_openssl_allocations();
   tlsproxy::log::init();
   tlsproxy::log::set_level(spdlog::level::off);
   return Catch::Session().run(argc, argv);

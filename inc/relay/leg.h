@@ -1,0 +1,93 @@
+// Leg: one side of a session: its socket, the loop's events for it, and the transport over it.
+//
+// Both legs are alike; which one is the client's is known to the session only. A leg answers the four
+// verbs, whatever is behind them: a plain socket, TLS, or a backend built into the proxy (no socket).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <variant>
+
+#include "buffer/block_pool.h"
+#include "loop/io_event.h"
+#include "record/close_reason.h"
+#include "tls/transport.h"
+#include "transport/builtin.h"
+#include "transport/io_result.h"
+#include "transport/plain.h"
+#include "transport/socket.h"
+
+namespace tlsproxy::relay {
+
+class Leg {
+ public:
+  using Transport =
+      std::variant<std::monostate, transport::Plain, tls::Transport, transport::Echo, transport::Respond>;
+
+  explicit Leg(record::Side side) : side_(side) {}
+  Leg(const Leg&) = delete;
+  Leg& operator=(const Leg&) = delete;
+
+  [[nodiscard]] record::Side side() const { return side_; }
+  [[nodiscard]] transport::Socket& socket() { return socket_; }
+  [[nodiscard]] loop::IoEvent& event() { return event_; }
+
+  // Says what is behind the verbs from now on.
+  template <class T, class... Args>
+  T& use(Args&&... args) {
+    return transport_.template emplace<T>(std::forward<Args>(args)...);
+  }
+  // The TLS transport; null when the leg is not under TLS.
+  [[nodiscard]] tls::Transport* tls() { return std::get_if<tls::Transport>(&transport_); }
+  [[nodiscard]] bool is_builtin() const {
+    return std::holds_alternative<transport::Echo>(transport_) ||
+           std::holds_alternative<transport::Respond>(transport_);
+  }
+
+  // --- the verbs; a transport is in use ---
+  [[nodiscard]] bool may_read() const;
+  [[nodiscard]] bool may_write() const;
+  transport::IoResult read(std::span<std::byte> room);
+  transport::IoResult write(std::span<const std::byte> data);
+  // The orderly end of our direction; again on would_block.
+  transport::IoResult shutdown();
+
+  // Bytes that write() took and the socket has not yet (gathered TLS records).
+  [[nodiscard]] bool has_backlog() const;
+  transport::IoResult flush_backlog();
+
+  // Whether the last read() left bytes inside the transport that no event will announce.
+  [[nodiscard]] bool has_more_at_hand() const;
+  // Whether a block was refused inside the transport since the last call.
+  [[nodiscard]] bool take_starved();
+
+  // --- how far it has come ---
+  [[nodiscard]] bool input_ended() const { return input_ended_; }    // nothing more will be read
+  [[nodiscard]] bool output_ended() const { return output_ended_; }  // our direction is shut
+  [[nodiscard]] bool is_broken() const { return broken_; }           // the connection is gone
+
+  // Works towards the end of this leg: tells the peer (in order, or so that it cannot take what it got for
+  // complete), then reads and drops what still comes until the peer ends too, since closing with unread
+  // bytes would make the kernel send a reset that destroys what was just told. True when it can be closed.
+  bool wind_down(bool orderly);
+  // Whether that waits for the peer's kernel to acknowledge bytes, which no event announces: look again.
+  [[nodiscard]] bool awaits_acknowledgement() const { return awaits_acknowledgement_; }
+
+  // Closes the socket and forgets the transport; the leg can be used anew.
+  void close();
+
+ private:
+  bool tell_end(bool orderly);
+
+  record::Side side_;
+  transport::Socket socket_;
+  loop::IoEvent event_;
+  Transport transport_;
+  bool input_ended_ = false;
+  bool output_ended_ = false;
+  bool broken_ = false;
+  bool close_with_reset_ = false;
+  bool awaits_acknowledgement_ = false;
+};
+
+}  // namespace tlsproxy::relay

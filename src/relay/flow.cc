@@ -1,0 +1,105 @@
+#include "relay/flow.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tlsproxy::relay {
+
+using transport::IoResult;
+using transport::IoStatus;
+
+Flow::Progress Flow::pump(buffer::BlockPool& pool, std::size_t& budget) {
+  for (;;) {
+    if (const Progress progress = deliver(); progress != Progress::ended) {
+      if (progress == Progress::failed) buffer_.discard(pool);
+      return progress;
+    }
+    if (!source_end_.would_block()) {
+      buffer_.release(pool);
+      return Progress::ended;
+    }
+    if (budget == 0) {
+      // The block goes back even though more is to come: others in this turn may want it.
+      buffer_.release(pool);
+      return source_->may_read() ? Progress::out_of_budget : Progress::blocked;
+    }
+    const std::uint64_t before = bytes_in_;
+    const Progress progress = fetch(pool);
+    budget -= std::min<std::size_t>(budget, bytes_in_ - before);
+    if (progress == Progress::blocked) return progress;
+  }
+}
+
+Flow::Progress Flow::read_ahead(buffer::BlockPool& pool) {
+  if (buffer_.empty() && source_end_.would_block()) static_cast<void>(fetch(pool));
+  return buffer_.empty() && !source_end_.would_block() ? Progress::ended : Progress::blocked;
+}
+
+void Flow::prime(buffer::RelayBuffer&& received) {
+  bytes_in_ += received.pending().size();
+  buffer_ = std::move(received);
+}
+
+// Writes what is pending: ended when all of it was taken, else blocked or failed.
+Flow::Progress Flow::deliver() {
+  if (!sink_end_.would_block()) return Progress::failed;
+  if (sink_->has_backlog() && sink_->may_write()) {
+    if (const IoResult flushed = sink_->flush_backlog(); !flushed.ok() && !flushed.would_block()) {
+      sink_end_ = flushed;
+      return Progress::failed;
+    }
+  }
+  while (!buffer_.empty()) {
+    if (!sink_->may_write()) return Progress::blocked;
+    const IoResult written = sink_->write(buffer_.pending());
+    if (written.would_block()) {
+      starved_ = starved_ || sink_->take_starved();
+      return Progress::blocked;
+    }
+    if (!written.ok()) {
+      sink_end_ = written;
+      return Progress::failed;
+    }
+    buffer_.consume(written.bytes);
+    bytes_out_ += written.bytes;
+  }
+  return Progress::ended;
+}
+
+// Reads once into the empty buffer: ended when there is something to deliver or the source has ended.
+Flow::Progress Flow::fetch(buffer::BlockPool& pool) {
+  TLSPROXY_DCHECK(buffer_.empty(), "reading waits until everything before is delivered");
+  if (!source_->may_read()) {
+    buffer_.release(pool);
+    return Progress::blocked;
+  }
+  // Plaintext waiting inside the TLS layer holds a block of its own, which only moving on gives back.
+  const auto purpose =
+      source_->has_more_at_hand() ? buffer::BlockPool::Purpose::move_on : buffer::BlockPool::Purpose::fill;
+  if (!buffer_.prepare(pool, purpose)) {
+    starved_ = true;
+    return Progress::blocked;
+  }
+  const IoResult got = source_->read(buffer_.room());
+  if (got.ok()) {
+    buffer_.commit(got.bytes);
+    bytes_in_ += got.bytes;
+    if (source_->has_more_at_hand()) buffer_.note_more_at_hand();
+    return Progress::ended;
+  }
+  buffer_.release(pool);
+  if (got.would_block()) {
+    starved_ = starved_ || source_->take_starved();
+    return Progress::blocked;
+  }
+  source_end_ = got;
+  return Progress::ended;
+}
+
+bool Flow::take_starved() {
+  return std::exchange(starved_, false);
+}
+
+}  // namespace tlsproxy::relay

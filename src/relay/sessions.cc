@@ -1,0 +1,120 @@
+#include "relay/sessions.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "log/log.h"
+#include "loop/timer.h"
+#include "record/access_log.h"
+#include "relay/session.h"
+
+namespace tlsproxy::relay {
+namespace {
+
+constexpr loop::Duration kCoolInterval{1000};
+
+}  // namespace
+
+struct Sessions::Impl final : SessionHost {
+  Impl(loop::Loop& the_loop, buffer::BlockPool& the_pool)
+      : loop_(&the_loop), pool_(&the_pool), next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
+    cool_timer_.bind<&Impl::cool>(*loop_, *this);
+  }
+
+  loop::Loop& loop() override { return *loop_; }
+  buffer::BlockPool& pool() override { return *pool_; }
+
+  void warmed_up(Session& session) override {
+    if (warm_.empty() && !cool_timer_.armed()) cool_timer_.arm(kCoolInterval);
+    warm_.push_back(session);
+  }
+
+  void ended(Session& session) override {
+    const record::SessionRecord& record = session.record();
+    if (log::access_enabled()) {
+      log::access(record::format_line(record, session.generation().config().log.access
+                                                  ? session.generation().config().log.access->format
+                                                  : config::LogFormat::logfmt));
+    }
+    log::debug("session {:016x}: {} by {}", record.id, record::to_string(record.reason),
+               record::to_string(record.side));
+    if (--by_generation_[session.generation().id()] == 0) by_generation_.erase(session.generation().id());
+    --count_;
+    static_cast<base::Hook<SessionTag>&>(session).unlink();
+    static_cast<base::Hook<WarmTag>&>(session).unlink();
+    static_cast<base::Hook<buffer::WaiterTag>&>(session).unlink();
+    loop_->retire(std::unique_ptr<loop::Task>(&session));
+  }
+
+  void cool() {
+    bool any = false;
+    warm_.for_each([&any](Session& session) {
+      if (session.cool()) {
+        any = true;
+      } else {
+        static_cast<base::Hook<WarmTag>&>(session).unlink();
+      }
+    });
+    if (any) cool_timer_.arm(kCoolInterval);
+  }
+
+  template <class Predicate>
+  void close_if(Predicate predicate, record::CloseReason reason) {
+    // Collected first: a session that ends leaves the list, and may take no other with it.
+    std::vector<Session*> chosen;
+    all_.for_each([&](Session& session) {
+      if (predicate(session)) chosen.push_back(&session);
+    });
+    for (Session* session : chosen) session->close(reason, record::Side::proxy);
+  }
+
+  loop::Loop* loop_;
+  buffer::BlockPool* pool_;
+  std::uint64_t next_id_;
+  std::size_t count_ = 0;
+  std::map<std::uint64_t, std::size_t> by_generation_;
+  base::IntrusiveList<Session, SessionTag> all_;
+  base::IntrusiveList<Session, WarmTag> warm_;
+  loop::Timer cool_timer_;
+};
+
+Sessions::Sessions(loop::Loop& loop, buffer::BlockPool& pool) : impl_(std::make_unique<Impl>(loop, pool)) {}
+
+Sessions::~Sessions() {
+  while (!impl_->all_.empty()) impl_->all_.front().close(record::CloseReason::stopped, record::Side::proxy);
+}
+
+void Sessions::open(os::Fd client, const os::SocketAddress& peer, std::shared_ptr<Generation> generation,
+                    const Service& service) {
+  const std::uint64_t generation_id = generation->id();
+  // Owned by the list until ended() hands it to the loop.
+  auto* session =
+      new Session(*impl_, ++impl_->next_id_, std::move(client), peer, std::move(generation), service);
+  impl_->all_.push_back(*session);
+  ++impl_->count_;
+  ++impl_->by_generation_[generation_id];
+  session->start();
+}
+
+std::size_t Sessions::size() const {
+  return impl_->count_;
+}
+
+std::size_t Sessions::size_of_generation(std::uint64_t id) const {
+  const auto found = impl_->by_generation_.find(id);
+  return found == impl_->by_generation_.end() ? 0 : found->second;
+}
+
+void Sessions::close_older_than(std::uint64_t id, record::CloseReason reason) {
+  impl_->close_if([id](const Session& session) { return session.generation().id() < id; }, reason);
+}
+
+void Sessions::close_all(record::CloseReason reason) {
+  impl_->close_if([](const Session&) { return true; }, reason);
+}
+
+}  // namespace tlsproxy::relay
