@@ -76,6 +76,9 @@ class BlockPool {
   // called before may have died without taking its block, and then nobody would give one back.
   void trim();
 
+  // A new budget, from the next take() on. A smaller one takes no block from anybody.
+  void set_budget(std::size_t budget_bytes) { budget_ = budget_bytes; }
+
   [[nodiscard]] std::uint32_t capacity(BlockSize size) const { return capacities_[index(size)]; }
   [[nodiscard]] std::size_t bytes_in_use() const { return in_use_; }
   [[nodiscard]] std::size_t bytes_held() const { return held_; }  // in use and free
