@@ -210,7 +210,7 @@ class Descriptors(EndToEnd):
         sinks = {}
         for mode in modes.ALL:
             sinks[mode.name] = self.start_backend(record_patiently)
-        proxy = self.start_proxy({**modes.in_all(sinks), "workers": 2, "log": {"level": "off"}})
+        proxy = self.start_proxy({**modes.in_all(sinks), "workers": 2})
         total = 0
         baseline = proxy.descriptors()
         workers = proxy.workers()

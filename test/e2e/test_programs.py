@@ -239,9 +239,11 @@ class SshBesideTls(WithPrograms):
         self.assertEqual(self.run_client([*client, "echo", "through the proxy"]), "through the proxy\n")
         data = "0123456789abcdef" * 65536
         self.assertEqual(self.run_client([*client, "sha256sum"], data)[:64], hashlib.sha256(data.encode()).hexdigest())
-        self.assertEqual(self.opened(modes.PASSTHROUGH.connect(proxy)).read_to_end().head, b"web")
-        routes = {line["route"] for line in proxy.sessions()}
-        self.assertEqual(routes, {"ssh", "web"})
+        browser = modes.PASSTHROUGH.connect(proxy)
+        self.assertEqual(browser.read_to_end().head, b"web")
+        browser.close()
+        self.assertEqual(proxy.session(route="web")["sni"], "backend.test")
+        until(lambda: len(proxy.sessions(route="ssh")) == 2, "the lines of both ssh sessions")
 
 
 class Postgres(WithPrograms):
