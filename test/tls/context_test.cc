@@ -458,7 +458,8 @@ TEST_CASE("the session id context tells apart whatever decides who gets in", "[t
   client_auth.mode = config::ClientAuthMode::required;
   client_auth.ca = material.file("ca.pem", ca.pem());
   client_auth.crl = {material.file("crl.pem", make_crl(ca, {}))};
-  listener.tls.hosts = {host(material, {"pay.example"}, listener.tls.policy)};
+  listener.tls.hosts = {host(material, {"pay.example"}, listener.tls.policy),
+                        host(material, {"shop.example"}, listener.tls.policy)};
   const auto id_of = [&](const std::string& sni) {
     const auto contexts = material.make(listener);
     REQUIRE(contexts);
@@ -468,6 +469,7 @@ TEST_CASE("the session id context tells apart whatever decides who gets in", "[t
   CHECK(id.size() == 32);
   CHECK(id_of("") == id);
   CHECK(id_of("pay.example") != id);
+  CHECK(id_of("pay.example") != id_of("shop.example"));
 
   std::vector<std::string> others{id};
   const auto check_new = [&] {
