@@ -12,8 +12,9 @@ TEST_CASE("diagnostics are told in the order of their places", "[diagnostics]") 
   diagnostics.warning({2, 9}, "second");
   diagnostics.error({2, 3}, "first");
   diagnostics.error({}, "of the whole file");
-  CHECK(diagnostics.lines() == std::vector<std::string>{"f.yaml: error: of the whole file", "f.yaml:2:3: error: first",
-                                                        "f.yaml:2:9: warning: second", "f.yaml:10:1: error: late"});
+  CHECK(diagnostics.lines() ==
+        std::vector<std::string>{"f.yaml: error: of the whole file", "f.yaml:2:3: error: first",
+                                 "f.yaml:2:9: warning: second", "f.yaml:10:1: error: late"});
 }
 
 TEST_CASE("warnings alone are no failure", "[diagnostics]") {

@@ -42,7 +42,9 @@ base::Result<std::string> make_numbered(const std::string& name) {
   return name + " number " + std::to_string(++times_made);
 }
 
-base::Result<std::string> make_nothing(const std::string&) { return base::failure("no luck"); }
+base::Result<std::string> make_nothing(const std::string&) {
+  return base::failure("no luck");
+}
 
 }  // namespace
 

@@ -31,7 +31,9 @@ inline std::string joined(const std::vector<std::string>& lines) {
   return all;
 }
 
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 // Whether some line begins with this place and has this part: "x:2:7: error: " and "no unit".
 inline bool says(const std::vector<std::string>& lines, std::string_view begin, std::string_view part) {

@@ -97,7 +97,9 @@ TEST_CASE("a value that is not there has the place of its key or list", "[yaml_t
 }
 
 TEST_CASE("byte order mark and CRLF change nothing, not even a column", "[yaml_tree]") {
-  const Node root = tree("\xef\xbb\xbf" "a: 1\r\nb: \"x\"\r\nt: |\r\n  one\r\n  two\r\n");
+  const Node root = tree(
+      "\xef\xbb\xbf"
+      "a: 1\r\nb: \"x\"\r\nt: |\r\n  one\r\n  two\r\n");
   CHECK(root.find("a")->mark.column == 1);
   CHECK(root.find("a")->value.text == "1");
   CHECK(root.find("b")->mark.line == 2);
@@ -106,8 +108,8 @@ TEST_CASE("byte order mark and CRLF change nothing, not even a column", "[yaml_t
 }
 
 TEST_CASE("a file without configuration is an error at its start", "[yaml_tree]") {
-  for (const char* text : {"", "\n\n", "# only a comment\n", "# comment without line end", "---\n", "---\n...\n", "...\n",
-                           "~\n", "null", "\xef\xbb\xbf", " ", "\r\n"}) {
+  for (const char* text : {"", "\n\n", "# only a comment\n", "# comment without line end", "---\n",
+                           "---\n...\n", "...\n", "~\n", "null", "\xef\xbb\xbf", " ", "\r\n"}) {
     INFO(text);
     CHECK(complaint(text) == "x:1:1: error: there is no configuration in this file\n");
   }
@@ -128,8 +130,10 @@ TEST_CASE("a line indented less than the first one is no second document", "[yam
 }
 
 TEST_CASE("a key given twice in one map names the first place", "[yaml_tree]") {
-  CHECK(contains(complaint("a: 1\nb: 2\na: 3\n"), "x:3:1: error: the key 'a' is given twice; first at line 1, column 1"));
-  CHECK(contains(complaint("o:\n  - {k: 1, k: 2}\n"), "x:2:12: error: the key 'k' is given twice; first at line 2, column 6"));
+  CHECK(contains(complaint("a: 1\nb: 2\na: 3\n"),
+                 "x:3:1: error: the key 'a' is given twice; first at line 1, column 1"));
+  CHECK(contains(complaint("o:\n  - {k: 1, k: 2}\n"),
+                 "x:2:12: error: the key 'k' is given twice; first at line 2, column 6"));
   CHECK(contains(complaint("a: 1\n'a': 2\n"), "given twice"));
   CHECK(complaint("a: {k: 1}\nb: {k: 1}\n") == "accepted");
 }
@@ -181,7 +185,8 @@ TEST_CASE("aliases that expand to millions are refused at once", "[yaml_tree]") 
 }
 
 TEST_CASE("aliases of a long text are refused before they fill memory", "[yaml_tree]") {
-  const std::string text = "a: &a \"" + std::string(500'000, 'x') + "\"\nb: [*a" + repeat(", *a", 1000) + "]\n";
+  const std::string text =
+      "a: &a \"" + std::string(500'000, 'x') + "\"\nb: [*a" + repeat(", *a", 1000) + "]\n";
   CHECK(contains(complaint(text), "x:2:"));
   CHECK(contains(complaint(text), "bytes by here, aliases expanded"));
 }
@@ -199,7 +204,8 @@ TEST_CASE("a tab that indents is an error at the tab", "[yaml_tree]") {
   CHECK(contains(complaint("a:\n  \tb: 1\n"), "x:2:3: error: a tab"));
   CHECK(contains(complaint("a: [1,\n\t2]\n"), "x:2:1: error: a tab"));
   CHECK(joined(parse("a:\n\tb: 1\nc:\n\td: 1\n").lines) ==
-        "x:2:1: error: a tab in the indentation: indent by spaces\nx:4:1: error: a tab in the indentation: indent by spaces\n");
+        "x:2:1: error: a tab in the indentation: indent by spaces\nx:4:1: error: a tab in the indentation: "
+        "indent by spaces\n");
   CHECK(complaint("a: 1\t# comment after a tab\n\t\n\t# comment\nb: 'x\ty'\n") == "accepted");
 }
 
@@ -210,7 +216,9 @@ TEST_CASE("bytes that no text file has are errors at their place", "[yaml_tree]"
   CHECK(contains(complaint("a: \x1b[0m\n"), "x:1:4: error: control byte 0x1b"));
   CHECK(contains(complaint("a: \x7f\n"), "control byte 0x7f"));
   CHECK(contains(complaint("a: \xff\xfe\n"), "x:1:4: error: byte 0xff is not UTF-8"));
-  CHECK(contains(complaint("\xff\xfe" "a"), "x:1:1: error: byte 0xff is not UTF-8"));
+  CHECK(contains(complaint("\xff\xfe"
+                           "a"),
+                 "x:1:1: error: byte 0xff is not UTF-8"));
   CHECK(contains(complaint("a: \xc0\xaf\n"), "not UTF-8"));          // not the shortest form
   CHECK(contains(complaint("a: \xed\xa0\x80\n"), "not UTF-8"));      // a surrogate
   CHECK(contains(complaint("a: \xf4\x90\x80\x80\n"), "not UTF-8"));  // beyond U+10FFFF
@@ -263,9 +271,9 @@ TEST_CASE("depth is limited, and no depth takes long", "[yaml_tree]") {
         "x:1:33: error: more than 32 lists and maps inside each other\n");
   const std::size_t most = kLargestYaml;
   const auto start = std::chrono::steady_clock::now();
-  for (const std::string& text :
-       {repeat("[", most), repeat("{", most), repeat("[{", most / 2), repeat("- ", most / 2), repeat("? ", most / 2),
-        repeat("{a: ", most / 4), repeat("[a, ", most / 4), repeat("[\n", most / 2)}) {
+  for (const std::string& text : {repeat("[", most), repeat("{", most), repeat("[{", most / 2),
+                                  repeat("- ", most / 2), repeat("? ", most / 2), repeat("{a: ", most / 4),
+                                  repeat("[a, ", most / 4), repeat("[\n", most / 2)}) {
     CHECK(contains(complaint(text), "error: "));
   }
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
@@ -280,9 +288,35 @@ TEST_CASE("a file may not have too many values or bytes", "[yaml_tree]") {
 TEST_CASE("a tree is read back from its own text", "[yaml_tree]") {
   Node root = Node::map();
   Node list = Node::sequence();
-  for (const char* text : {"plain", "null", "Null", "~", "", "true", "off", "1e3", "0443", " lead", "trail ", "a: b", "a:",
-                           "# no comment", "- x", "*.example.com", "[::1]:80", "multi\nline\n", "tab\t", "\x01\x7f",
-                           "quote\" and \\", "'", "\xc3\xa4\xe2\x82\xac", "<<", "---", "...", "&a", "!t", "http/1.1"}) {
+  for (const char* text : {"plain",
+                           "null",
+                           "Null",
+                           "~",
+                           "",
+                           "true",
+                           "off",
+                           "1e3",
+                           "0443",
+                           " lead",
+                           "trail ",
+                           "a: b",
+                           "a:",
+                           "# no comment",
+                           "- x",
+                           "*.example.com",
+                           "[::1]:80",
+                           "multi\nline\n",
+                           "tab\t",
+                           "\x01\x7f",
+                           "quote\" and \\",
+                           "'",
+                           "\xc3\xa4\xe2\x82\xac",
+                           "<<",
+                           "---",
+                           "...",
+                           "&a",
+                           "!t",
+                           "http/1.1"}) {
     list.items.push_back(Node::string(text));
   }
   root.entries.push_back({"list", {}, list});

@@ -35,8 +35,8 @@ Network network(const std::string& text) {
 }  // namespace
 
 TEST_CASE("an address is read back from its own text", "[address]") {
-  for (const char* text : {"192.0.2.1:443", "0.0.0.0:0", "255.255.255.255:65535", "[::]:443", "[2001:db8::1]:1",
-                           "unix:/run/x.sock", "unix:@abstract"}) {
+  for (const char* text : {"192.0.2.1:443", "0.0.0.0:0", "255.255.255.255:65535", "[::]:443",
+                           "[2001:db8::1]:1", "unix:/run/x.sock", "unix:@abstract"}) {
     CHECK(address(text).to_string() == text);
     CHECK(address(address(text).to_string()) == address(text));
   }
@@ -65,11 +65,12 @@ TEST_CASE("an address knows its parts", "[address]") {
 }
 
 TEST_CASE("what is no numeric address with a port is refused", "[address]") {
-  const auto text = GENERATE(as<std::string>{}, "", ":", "192.0.2.1", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:-1",
-                             "192.0.2.1:+1", "192.0.2.1: 1", "192.0.2.1:0443", "192.0.2.1:99999999999999999999",
-                             "192.0.2.1:0x50", "192.0.2.256:1", "192.0.2:1", "1:30", "22:22", "010.0.0.1:1", "::",
-                             "::1:443", "[::1]", "[::1]443", "[::1:443", "[192.0.2.1]:1", "[]:1", "localhost:1",
-                             "[fe80::1%lo]:1", " 192.0.2.1:1", "unix:", "unix:@");
+  const auto text =
+      GENERATE(as<std::string>{}, "", ":", "192.0.2.1", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:-1",
+               "192.0.2.1:+1", "192.0.2.1: 1", "192.0.2.1:0443", "192.0.2.1:99999999999999999999",
+               "192.0.2.1:0x50", "192.0.2.256:1", "192.0.2:1", "1:30", "22:22", "010.0.0.1:1",
+               "::", "::1:443", "[::1]", "[::1]443", "[::1:443", "[192.0.2.1]:1", "[]:1", "localhost:1",
+               "[fe80::1%lo]:1", " 192.0.2.1:1", "unix:", "unix:@");
   INFO(text);
   const auto parsed = SocketAddress::parse(text);
   REQUIRE_FALSE(parsed);
@@ -104,7 +105,8 @@ TEST_CASE("equal addresses are equal whatever buffer they came in", "[address]")
     sockaddr_storage buffer;
     std::memset(&buffer, 0xee, sizeof(buffer));
     std::memcpy(&buffer, parsed.data(), parsed.size());
-    const auto copied = SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr*>(&buffer), sizeof(buffer));
+    const auto copied =
+        SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr*>(&buffer), sizeof(buffer));
     CHECK(copied == parsed);
     CHECK(copied.size() == parsed.size());
   }
@@ -148,8 +150,9 @@ TEST_CASE("a network is read back from its own text", "[address]") {
 }
 
 TEST_CASE("a network with a slip in its length is refused", "[address]") {
-  for (const char* text : {"192.0.2.0/33", "192.0.2.0/", "192.0.2.0/-1", "192.0.2.0/024", "192.0.2.1/24", "192.0.2/24",
-                           "2001:db8::/129", "2001:db8::1/64", "/24", "", "localhost", "192.0.2.0/24/24"}) {
+  for (const char* text :
+       {"192.0.2.0/33", "192.0.2.0/", "192.0.2.0/-1", "192.0.2.0/024", "192.0.2.1/24", "192.0.2/24",
+        "2001:db8::/129", "2001:db8::1/64", "/24", "", "localhost", "192.0.2.0/24/24"}) {
     INFO(text);
     CHECK_FALSE(Network::parse(text));
   }
