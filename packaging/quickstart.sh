@@ -29,12 +29,13 @@ fail() {
   exit 1
 }
 
-ask() {
-  timeout 10 openssl s_client -connect "127.0.0.1:$tls_port" -servername localhost -quiet </dev/null 2>/dev/null
+listens() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
+# The request's line; the connections that `listens` makes have others.
 access_line() {
-  grep -m 1 'bytes_to_client' "$log"
+  grep -m 1 ' sni=localhost ' "$log"
 }
 
 # Waits until `$@` succeeds, at most ten seconds and only as long as the proxy runs.
@@ -54,7 +55,7 @@ cmake --preset release -DTLSPROXY_TESTS=OFF
 cmake --build --preset release --target tlsproxy
 
 for port in $tls_port $echo_port; do
-  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+  if listens "$port"; then
     fail "port $port is taken: something listens on 127.0.0.1:$port already. Stop it and try again."
   fi
 done
@@ -64,12 +65,14 @@ proxy=$!
 trap 'kill "$proxy" 2>/dev/null || true; wait "$proxy" 2>/dev/null || true' EXIT
 trap 'exit 0' INT TERM
 
-answer_file=$build/quickstart.answer
-ask_for_answer() { ask >"$answer_file"; }
-wait_for ask_for_answer || fail "no answer from 127.0.0.1:$tls_port; the proxy's log is above"
-answer=$(<"$answer_file")
+wait_for listens $tls_port || fail "the proxy does not listen on 127.0.0.1:$tls_port; its log is above"
+request=(openssl s_client -connect "127.0.0.1:$tls_port" -servername localhost -quiet)
 echo
-echo "\$ openssl s_client -connect 127.0.0.1:$tls_port -servername localhost -quiet"
+echo "\$ ${request[*]}"
+answer=$(timeout 10 "${request[@]}" </dev/null 2>"$build/quickstart.client") || {
+  cat "$build/quickstart.client" "$log" >&2
+  fail "the request failed; what the client and the proxy say is above"
+}
 echo "$answer"
 [[ $answer == "$expected" ]] || fail "expected the answer '$expected'"
 

@@ -1,8 +1,8 @@
 // IoEvent: the registration of one descriptor with the loop, for its whole life.
 //
 // Edge-triggered: registered once for both directions and for the peer's end of stream, never changed;
-// whoever wants to pause ignores the news and remembers it. Level-triggered, for reading only: for
-// listening sockets and channels, where start() and stop() may alternate.
+// whoever wants to pause ignores the news and remembers it. Level-triggered: for listening sockets,
+// channels and the sockets of libraries that expect it, where start() and stop() may alternate.
 #pragma once
 
 #include <event2/event.h>
@@ -20,7 +20,7 @@ struct IoNews {
 
 class IoEvent {
  public:
-  enum class Trigger { edge_both, level_read };
+  enum class Trigger { edge_both, level_read, level_both };
 
   IoEvent() = default;
   ~IoEvent() { stop(); }

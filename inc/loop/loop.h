@@ -50,6 +50,9 @@ class Loop {
   // Destroys `task` at the end of the turn; it is off the ready list from now on.
   void retire(std::unique_ptr<Task> task);
 
+  // Destroys the retired now. turn() ends with it; otherwise for an owner about to go, whose tasks name it.
+  void destroy_retired();
+
   void turn();
 
   // Turns until stop() is called.

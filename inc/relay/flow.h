@@ -46,7 +46,10 @@ class Flow {
   [[nodiscard]] const buffer::RelayBuffer& buffer() const { return buffer_; }
   [[nodiscard]] transport::IoResult source_end() const { return source_end_; }
   [[nodiscard]] transport::IoResult sink_end() const { return sink_end_; }
-  [[nodiscard]] bool has_undelivered() const { return !buffer_.empty() || sink_->has_backlog(); }
+  // Whether the sink lacks bytes that were read for it: they are still here, or were dropped when it failed.
+  [[nodiscard]] bool has_undelivered() const {
+    return !buffer_.empty() || sink_->has_backlog() || !sink_end_.would_block();
+  }
   [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_; }
   [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
   // Whether a block was refused since the last call.

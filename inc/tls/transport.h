@@ -87,8 +87,8 @@ class Transport {
   };
   [[nodiscard]] const std::optional<Alert>& alert() const { return alert_; }
 
-  // For SSL_CTX_set_tlsext_servername_callback of every server context.
-  static int on_server_name(SSL* ssl, int* alert, void* unused);
+  // Makes every transport of a server context check the names of its hellos, as accept() says.
+  static void watch_names(SSL_CTX* context);
 
  private:
   struct SslFree {
@@ -99,6 +99,7 @@ class Transport {
   transport::IoResult classify(int returned);
   transport::IoResult finish_output(bool orderly);
   static void on_info(const SSL* ssl, int where, int value);
+  static int on_server_name(SSL* ssl, int* alert, void* unused);
 
   transport::Socket* socket_;
   SocketBio bio_;  // before ssl_, which uses it until freed

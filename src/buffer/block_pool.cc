@@ -13,7 +13,7 @@ namespace tlsproxy::buffer {
 namespace {
 
 // malloc_trim walks the whole heap: only for an amount that is worth the walk.
-constexpr std::size_t kWorthReturning = 1024U * 1024;
+constexpr std::size_t kWorthReturning = std::size_t{1024} * 1024;
 
 }  // namespace
 

@@ -12,15 +12,22 @@
 namespace tlsproxy::config {
 namespace {
 
-// Certificates, keys and lists are small; a path that leads to /dev/zero must not fill memory.
+// Certificates, keys and lists are small.
 constexpr std::size_t kLargestFile = 64U * 1024 * 1024;
 
+// Keeps what was made apart from what was read: no path of a configuration has a control byte.
+std::string generated_name(const std::string& name) {
+  return "\x01" + name;
+}
+
 base::Result<std::string> slurp(const std::string& shown, const std::string& path) {
-  const os::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Nonblocking, because opening a pipe that nobody writes would wait for ever.
+  const os::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return base::system_failure("cannot read '" + shown + "'", errno);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return base::system_failure("cannot read '" + shown + "'", errno);
   if (S_ISDIR(status.st_mode)) return base::failure("cannot read '" + shown + "': it is a directory");
+  if (!S_ISREG(status.st_mode)) return base::failure("cannot read '" + shown + "': it is not a regular file");
   std::string content;
   char chunk[16384];
   for (;;) {
@@ -44,9 +51,10 @@ base::Result<std::string> DiskFiles::read(const std::string& path) {
 
 base::Result<std::string> DiskFiles::generated(const std::string& name,
                                                base::Result<std::string> (*make)(const std::string&)) {
-  if (const auto known = contents_.find(name); known != contents_.end()) return known->second;
+  const std::string key = generated_name(name);
+  if (const auto known = contents_.find(key); known != contents_.end()) return known->second;
   auto content = make(name);
-  if (content) contents_.emplace(name, *content);
+  if (content) contents_.emplace(key, *content);
   return content;
 }
 
@@ -57,7 +65,8 @@ base::Result<std::string> RecordedFiles::read(const std::string& path) {
 
 base::Result<std::string> RecordedFiles::generated(const std::string& name,
                                                    base::Result<std::string> (*)(const std::string&)) {
-  return read(name);
+  if (const auto known = contents_.find(generated_name(name)); known != contents_.end()) return known->second;
+  return base::failure("'" + name + "' is not in the bundle");
 }
 
 }  // namespace tlsproxy::config

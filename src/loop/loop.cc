@@ -20,7 +20,7 @@ Loop::Loop() {
 }
 
 Loop::~Loop() {
-  retired_.clear();
+  destroy_retired();
   event_base_free(base_);
 }
 
@@ -33,6 +33,13 @@ void Loop::retire(std::unique_ptr<Task> task) {
   retired_.push_back(std::move(task));
 }
 
+void Loop::destroy_retired() {
+  // A destructor may retire others in turn.
+  while (!retired_.empty()) {
+    const auto dead = std::exchange(retired_, {});
+  }
+}
+
 void Loop::turn() {
   const int how = EVLOOP_ONCE | (ready_.empty() ? 0 : EVLOOP_NONBLOCK);
   clock_fresh_ = false;
@@ -41,8 +48,7 @@ void Loop::turn() {
   base::IntrusiveList<Task, ReadyTag> batch;
   while (!ready_.empty()) batch.push_back(ready_.pop_front());
   while (!batch.empty()) batch.pop_front().run_ready();
-  // A destructor may retire others in turn; those wait for the next turn.
-  const auto dead = std::exchange(retired_, {});
+  destroy_retired();
 }
 
 void Loop::run() {

@@ -74,7 +74,14 @@ bool is_orderly(CloseReason reason) {
   switch (reason) {
     case CloseReason::finished:
     case CloseReason::client_left:
-    // Nothing of a backend's reached the client yet, so nothing of it can be missing.
+    // No stream had begun, so nothing of one can be missing. (A failed handshake sends its alert; there is
+    // no close_notify before a handshake is complete, whatever this says.)
+    case CloseReason::not_tls:
+    case CloseReason::bad_hello:
+    case CloseReason::handshake_failed:
+    case CloseReason::certificate_rejected:
+    case CloseReason::name_changed:
+    case CloseReason::handshake_timeout:
     case CloseReason::no_route:
     case CloseReason::no_backend:
     case CloseReason::backend_tls_failed:
@@ -88,13 +95,6 @@ bool is_orderly(CloseReason reason) {
     case CloseReason::drain:
     case CloseReason::stopped:
       return true;
-    // No TLS that could end in order.
-    case CloseReason::not_tls:
-    case CloseReason::bad_hello:
-    case CloseReason::handshake_failed:
-    case CloseReason::certificate_rejected:
-    case CloseReason::name_changed:
-    case CloseReason::handshake_timeout:
     // Bytes are missing, or may be.
     case CloseReason::reset:
     case CloseReason::truncated:

@@ -86,6 +86,7 @@ Sessions::Sessions(loop::Loop& loop, buffer::BlockPool& pool) : impl_(std::make_
 
 Sessions::~Sessions() {
   while (!impl_->all_.empty()) impl_->all_.front().close(record::CloseReason::stopped, record::Side::proxy);
+  impl_->loop_->destroy_retired();
 }
 
 void Sessions::open(os::Fd client, const os::SocketAddress& peer, std::shared_ptr<Generation> generation,

@@ -8,6 +8,7 @@
 #include "tls/identity.h"
 #include "tls/loading.h"
 #include "tls/settings.h"
+#include "tls/transport.h"
 #include "tls/trust.h"
 
 namespace tlsproxy::tls {
@@ -126,6 +127,7 @@ class ServerContexts::Builder {
     allow_old_versions(common.limits, context.get(), loading_);
     // One ticket is enough for a client that comes back; each costs a record and an encryption.
     SSL_CTX_set_num_tickets(context.get(), 1);
+    Transport::watch_names(context.get());
     if (!common.policy.alpn.empty()) {
       // The callback reads only; its argument has no const in OpenSSL's declaration.
       SSL_CTX_set_alpn_select_cb(context.get(), select_alpn, const_cast<config::TlsPolicy*>(&common.policy));

@@ -188,6 +188,12 @@ void Transport::on_info(const SSL* ssl, int where, int value) {
   me->alert_ = Alert{std::move(description), (where & SSL_CB_WRITE) != 0};
 }
 
+void Transport::watch_names(SSL_CTX* context) {
+  // What the macro SSL_CTX_set_tlsext_servername_callback does, without its C cast.
+  SSL_CTX_callback_ctrl(context, SSL_CTRL_SET_TLSEXT_SERVERNAME_CB,
+                        reinterpret_cast<void (*)()>(&Transport::on_server_name));
+}
+
 int Transport::on_server_name(SSL* ssl, int* alert, void*) {
   auto* me = static_cast<Transport*>(SSL_get_app_data(ssl));
   if (me == nullptr) return SSL_TLSEXT_ERR_NOACK;

@@ -133,7 +133,7 @@ TEST_CASE("enlarging keeps the bytes and makes room, until the largest block", "
 
 TEST_CASE("a buffer under random operations is a string that is appended to and cut in front",
           "[relay_buffer]") {
-  const std::uint64_t seed = GENERATE(range(1, 21));
+  const std::uint64_t seed = GENERATE(range<std::uint64_t>(1, 21));
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   BlockPool pool(kPlenty, kTiny);

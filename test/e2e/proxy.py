@@ -1,5 +1,6 @@
 """The program under test as a process: started, watched through its logs and /proc, and stopped."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -33,18 +34,17 @@ class Proxy:
     log) or as YAML text taken as it is. Files live in `folder`, a temporary one unless given.
     """
 
-    def __init__(self, configuration, *, arguments=(), environment=None, popen=None):
+    def __init__(self, configuration, *, arguments=(), environment=None, sockets=None):
         self._temporary = tempfile.TemporaryDirectory(prefix="tlsproxy-e2e-")
         self.folder = pathlib.Path(self._temporary.name)
         self.folder.chmod(0o755)
         self.file = self.folder / "tlsproxy.yaml"
         self.access_file = self.folder / "access.log"
-        self._stderr = self.folder / "stderr.log"
+        self._stderr = self._error_log = self.folder / "stderr.log"
         self._arguments = [str(argument) for argument in arguments]
         self._environment = environment or {}
-        self._popen = popen or {}
+        self._sockets = sockets or {}
         self._kept_log = ""
-        self._killed_workers = 0
         self.process = None
         self.write(configuration)
 
@@ -56,6 +56,7 @@ class Proxy:
             complete = {"workers": 1, **with_user(configuration)}
             log = {"level": "info", "access": {"path": str(self.access_file), "format": "json"}}
             complete["log"] = {**log, **configuration.get("log", {})}
+            self._error_log = self.folder / complete["log"].get("path", self._stderr)
             configuration = json.dumps(complete, indent=2)
         if isinstance(configuration, str):
             configuration = configuration.encode()
@@ -67,12 +68,24 @@ class Proxy:
 
     def launch(self):
         """Starts the process and does not wait for it."""
+        command, options = [BINARY, "-c", str(self.file), *self._arguments], {}
+        if self._sockets:
+            command = ["sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', *command]
+            self._environment["LISTEN_FDS"] = str(len(self._sockets))
+            self._environment["LISTEN_FDNAMES"] = ":".join(self._sockets)
+            options = {"preexec_fn": self._place_sockets, "pass_fds": range(3, 3 + len(self._sockets))}
         with open(self._stderr, "ab") as output:
             self.process = subprocess.Popen(
-                [BINARY, "-c", str(self.file), *self._arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env={**os.environ, **self._environment}, **self._popen,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env={**os.environ, **self._environment}, **options,
             )  # fmt: skip
+
+    def _place_sockets(self):
+        """In the child: they become descriptors 3 and up, by way of numbers that are surely higher."""
+        above = 3 + len(self._sockets)
+        high = [fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD, above) for sock in self._sockets.values()]
+        for number, descriptor in enumerate(high, 3):
+            os.dup2(descriptor, number)
 
     def start(self):
         self.launch()
@@ -96,11 +109,6 @@ class Proxy:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the proxy has not ended within {seconds * PATIENCE:g} s") from None
 
-    def kill_worker(self, pid):
-        """SIGKILL; stop() then expects one worker's violent end."""
-        self._killed_workers += 1
-        os.kill(pid, signal.SIGKILL)
-
     def stop(self):
         """Ends it with SIGTERM unless it has ended; it must exit with 0 and leave no report of a fault."""
         if self.process is None or self._temporary is None:
@@ -114,11 +122,20 @@ class Proxy:
                 self.process.kill()
                 self.process.wait()
             self._kept_log = self.log()
+            if self._error_log != self._stderr:
+                self._kept_log += self._stderr.read_text(errors="replace")
             self._temporary.cleanup()
             self._temporary = None
         assert self.process.returncode == 0, f"exit status {self.process.returncode}"
         assert not SANITIZER.search(self._kept_log), "a sanitizer reported a fault"
         assert BROKEN_BELIEF not in self._kept_log, "a check of the program's own failed"
+
+    def discard(self):
+        """For a proxy whose end is the test's own matter: nothing is checked, nothing is left."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._temporary.cleanup()
 
     # --- reload ----------------------------------------------------------------------------------
 
@@ -171,16 +188,16 @@ class Proxy:
     # --- logs ------------------------------------------------------------------------------------
 
     def log(self, position=0):
-        """What the process wrote to stdout and stderr, the error log included."""
+        """The error log from a byte position on: what came on stderr, unless the test chose a file."""
         if self._temporary is None:
             return self._kept_log[position:]
         try:
-            return self._stderr.read_bytes()[position:].decode(errors="replace")
+            return self._error_log.read_bytes()[position:].decode(errors="replace")
         except FileNotFoundError:
             return ""
 
     def log_position(self):
-        return self._stderr.stat().st_size
+        return self._error_log.stat().st_size
 
     def log_tail(self, lines=40):
         return "".join(line + "\n" for line in self.log().splitlines()[-lines:])

@@ -4,9 +4,8 @@ import hashlib
 import subprocess
 import unittest
 
-import certs
 import modes
-from backends import echo, record, record_patiently, say, say_and_close
+from backends import record_patiently, say, say_and_close
 from harness import EndToEnd, pause, until
 from streams import ALERT, ORDERLY, RESET, TRUNCATED
 

@@ -10,7 +10,7 @@ import certs
 import hellos
 import modes
 from backends import FullBacklog, echo, record_patiently
-from harness import SANITIZED, EndToEnd, pause, scaled, until
+from harness import EndToEnd, pause, scaled, until
 from streams import ORDERLY, TlsStream, connect_plain, connect_tls
 
 

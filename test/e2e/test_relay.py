@@ -7,7 +7,7 @@ import time
 import unittest
 
 import modes
-from harness import SANITIZED, EndToEnd, pause, scaled, together, until
+from harness import SANITIZED, EndToEnd, scaled, together, until
 from proxy import resident_kib
 
 MIB = 1024 * 1024

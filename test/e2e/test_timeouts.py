@@ -5,11 +5,10 @@ import subprocess
 import time
 import unittest
 
-import certs
 import modes
 from backends import FullBacklog, record_patiently
-from harness import PATIENCE, EndToEnd, pause, together, until
-from streams import PlainStream, connect_plain
+from harness import PATIENCE, EndToEnd, pause, together
+from streams import connect_plain
 
 DRIPS = 10
 IDLE = 3

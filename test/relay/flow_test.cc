@@ -31,8 +31,8 @@ struct PlainFlow {
   os::Fd writer;
   os::Fd reader;
 
-  explicit PlainFlow(std::size_t budget = kPlenty, const BlockPool::Capacities& sizes = BlockPool::kCapacities,
-                     bool tcp = false)
+  explicit PlainFlow(std::size_t budget = kPlenty,
+                     const BlockPool::Capacities& sizes = BlockPool::kCapacities, bool tcp = false)
       : pool(budget, sizes) {
     auto [a, b] = support::connected_pair(tcp);
     auto [c, d] = support::connected_pair(tcp);
@@ -74,7 +74,8 @@ struct TlsFlow {
     leg.socket().adopt(std::move(one));
     far.socket.adopt(std::move(other));
     auto& near = leg.use<tls::Transport>(leg.socket(), pool);
-    if (!near.accept(server_ctx.get(), {}, "localhost") || !far.transport.connect(client_ctx.get(), "localhost")) {
+    if (!near.accept(server_ctx.get(), {}, "localhost") ||
+        !far.transport.connect(client_ctx.get(), "localhost")) {
       throw std::runtime_error("OpenSSL has memory");
     }
     bool near_done = false;
@@ -228,7 +229,7 @@ TEST_CASE("a flow refused a block says so, and goes on when there is one", "[flo
 }
 
 TEST_CASE("a plain flow carries every byte in order under random faults", "[flow][faults]") {
-  const std::uint64_t base = GENERATE(range(1, 31));
+  const std::uint64_t base = GENERATE(range<std::uint64_t>(1, 31));
   PlainFlow f(kPlenty, {16, 64, 512});
   support::Faults faults;
   const std::uint64_t seed = faults.randomize(base, {});
@@ -239,8 +240,8 @@ TEST_CASE("a plain flow carries every byte in order under random faults", "[flow
   Flow::Progress progress = Flow::Progress::blocked;
   for (int round = 0; round < 100000 && progress != Flow::Progress::ended; ++round) {
     if (f.writer) {
-      const ssize_t took = ::send(f.writer.get(), bytes.data() + sent, std::min<std::size_t>(3000, bytes.size() - sent),
-                                  MSG_NOSIGNAL);
+      const ssize_t took = ::send(f.writer.get(), bytes.data() + sent,
+                                  std::min<std::size_t>(3000, bytes.size() - sent), MSG_NOSIGNAL);
       if (took > 0) sent += static_cast<std::size_t>(took);
       if (sent == bytes.size()) f.writer.reset();
     }
@@ -254,7 +255,7 @@ TEST_CASE("a plain flow carries every byte in order under random faults", "[flow
 }
 
 TEST_CASE("a TLS to TLS flow carries every byte in order under random faults", "[flow][tls][faults]") {
-  const std::uint64_t base = GENERATE(range(1, 11));
+  const std::uint64_t base = GENERATE(range<std::uint64_t>(1, 11));
   TlsFlow f({64, 256, 1024});
   support::Faults faults;
   const std::uint64_t seed = faults.randomize(base, {});
@@ -283,8 +284,9 @@ TEST_CASE("a TLS to TLS flow carries every byte in order under random faults", "
   CHECK(f.flow.source_end().status == IoStatus::end);
 }
 
-TEST_CASE("a reset at any call ends a flow with what came before it, never with more or other bytes", "[flow][faults]") {
-  const std::uint64_t base = GENERATE(range(1, 41));
+TEST_CASE("a reset at any call ends a flow with what came before it, never with more or other bytes",
+          "[flow][faults]") {
+  const std::uint64_t base = GENERATE(range<std::uint64_t>(1, 41));
   PlainFlow f(kPlenty, {16, 64, 512});
   support::Faults faults;
   support::Odds odds;
@@ -297,12 +299,14 @@ TEST_CASE("a reset at any call ends a flow with what came before it, never with 
   std::size_t sent = 0;
   Flow::Progress progress = Flow::Progress::blocked;
   for (int round = 0; round < 50000; ++round) {
-    const ssize_t took = ::send(f.writer.get(), bytes.data() + sent, std::min<std::size_t>(500, bytes.size() - sent),
-                                MSG_NOSIGNAL);
+    const ssize_t took = ::send(f.writer.get(), bytes.data() + sent,
+                                std::min<std::size_t>(500, bytes.size() - sent), MSG_NOSIGNAL);
     if (took > 0) sent += static_cast<std::size_t>(took);
     progress = f.pump(1000);
     arrived += support::read_available(f.reader.get());
-    if (progress == Flow::Progress::ended || progress == Flow::Progress::failed || arrived.size() == bytes.size()) break;
+    if (progress == Flow::Progress::ended || progress == Flow::Progress::failed ||
+        arrived.size() == bytes.size())
+      break;
   }
   CHECK(bytes.starts_with(arrived));
   if (progress == Flow::Progress::ended) CHECK(arrived.size() == f.flow.bytes_in());
@@ -333,7 +337,8 @@ TEST_CASE("relaying allocates nothing per byte once its blocks are taken", "[flo
       std::size_t sent = 0;
       std::size_t arrived = 0;
       for (int round = 0; round < 100 && arrived < bytes.size(); ++round) {
-        if (sent < bytes.size()) sent += f.writer.transport.write(support::as_bytes(bytes).subspan(sent)).bytes;
+        if (sent < bytes.size())
+          sent += f.writer.transport.write(support::as_bytes(bytes).subspan(sent)).bytes;
         static_cast<void>(f.pump());
         for (auto got = f.reader.transport.read(room); got.ok(); got = f.reader.transport.read(room)) {
           arrived += got.bytes;

@@ -160,7 +160,9 @@ TEST_CASE("the index gives what a linear scan gives", "[router][model]") {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
-    const auto one_of = [&](const auto& choices) { return choices[random() % choices.size()]; };
+    const auto one_of = [&](const auto& choices) -> const auto& {
+      return choices[random() % choices.size()];
+    };
     std::vector<config::Route> routes(random() % 40);
     for (config::Route& route : routes) {
       for (auto n = random() % 4; n > 0; --n) route = with_sni(route, {one_of(patterns)});

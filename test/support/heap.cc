@@ -1,40 +1,45 @@
 #include "support/heap.h"
 
-#include <openssl/crypto.h>
-
-#include <cstdlib>
-#include <new>
+#include <cstddef>
 
 namespace {
 
 std::uint64_t allocation_count = 0;
 
-void* counted(std::size_t size) {
-  ++allocation_count;
-  return std::malloc(size == 0 ? 1 : size);
-}
-
 }  // namespace
 
-void* operator new(std::size_t size) {
-  if (void* memory = counted(size)) return memory;
-  throw std::bad_alloc();
+#ifdef __SANITIZE_ADDRESS__
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, std::size_t),
+                                                         void (*on_free)(const volatile void*));
+
+void tlsproxy::support::count_allocations() {
+  __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t) { ++allocation_count; },
+                                            [](const volatile void*) {});
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#else
+// glibc's own entry points, so that the program may define malloc itself (glibc manual, "Replacing malloc").
+extern "C" {
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t count, std::size_t size);
+void* __libc_realloc(void* memory, std::size_t size);
 
-namespace tlsproxy::support {
-
-std::uint64_t allocations() { return allocation_count; }
-
-void count_openssl_allocations() {
-  CRYPTO_set_mem_functions(
-      [](std::size_t size, const char*, int) { return counted(size); },
-      [](void* memory, std::size_t size, const char*, int) {
-        ++allocation_count;
-        return std::realloc(memory, size);
-      },
-      [](void* memory, const char*, int) { std::free(memory); });
+void* malloc(std::size_t size) {
+  ++allocation_count;
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) {
+  ++allocation_count;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* memory, std::size_t size) {
+  ++allocation_count;
+  return __libc_realloc(memory, size);
+}
 }
 
-}  // namespace tlsproxy::support
+void tlsproxy::support::count_allocations() {}
+#endif
+
+std::uint64_t tlsproxy::support::allocations() {
+  return allocation_count;
+}

@@ -1,14 +1,14 @@
-// Counts heap allocations of the test program: operator new, and what OpenSSL asks for.
+// Counts heap allocations of the test program, whoever makes them.
 #pragma once
 
 #include <cstdint>
 
 namespace tlsproxy::support {
 
-// Allocations since the program began.
+// Calls of malloc and its kin since the program began.
 std::uint64_t allocations();
 
-// Makes OpenSSL's count too. First thing in main(): OpenSSL refuses once it has allocated.
-void count_openssl_allocations();
+// Starts counting where that takes a call (under AddressSanitizer).
+void count_allocations();
 
 }  // namespace tlsproxy::support

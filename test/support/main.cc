@@ -10,10 +10,12 @@
 
 #include "log/log.h"
 #include "support/heap.h"
+#include "tls/memory.h"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  tlsproxy::support::count_openssl_allocations();
+  tlsproxy::support::count_allocations();
+  tlsproxy::tls::keep_record_nodes();
   tlsproxy::log::init();
   tlsproxy::log::set_level(spdlog::level::off);
   return Catch::Session().run(argc, argv);

@@ -14,13 +14,14 @@ tls::SslCtxPtr server_context() {
   BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
   EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
-  if (SSL_CTX_use_certificate(context.get(), certificate) != 1 || SSL_CTX_use_PrivateKey(context.get(), key) != 1) {
+  if (SSL_CTX_use_certificate(context.get(), certificate) != 1 ||
+      SSL_CTX_use_PrivateKey(context.get(), key) != 1) {
     throw std::runtime_error("a made certificate is usable");
   }
   X509_free(certificate);
   EVP_PKEY_free(key);
   BIO_free(bio);
-  SSL_CTX_set_tlsext_servername_callback(context.get(), &tls::Transport::on_server_name);
+  tls::Transport::watch_names(context.get());
   SSL_CTX_set_num_tickets(context.get(), 1);
   return context;
 }

@@ -50,7 +50,8 @@ TEST_CASE("a TLS leg stays readable while plaintext is left inside OpenSSL", "[t
   CHECK_FALSE(pair.client.transport.may_read());
 }
 
-TEST_CASE("64 KiB of plaintext leave in one send and arrive in as few reads as blocks allow", "[tls_transport]") {
+TEST_CASE("64 KiB of plaintext leave in one send and arrive in as few reads as blocks allow",
+          "[tls_transport]") {
   buffer::BlockPool pool(kPlenty);
   TlsPair pair(pool);
   IoStatus stopped{};
@@ -122,7 +123,8 @@ TEST_CASE("a reset under TLS is a reset", "[tls_transport]") {
 TEST_CASE("a broken record fails the leg, and its alert is known", "[tls_transport]") {
   buffer::BlockPool pool(kPlenty);
   TlsPair pair(pool);
-  REQUIRE(support::write_all(pair.client.socket.fd(), std::string("\x17\x03\x03\x00\x14", 5) + std::string(20, 'z')));
+  REQUIRE(support::write_all(pair.client.socket.fd(),
+                             std::string("\x17\x03\x03\x00\x14", 5) + std::string(20, 'z')));
   pair.server.socket.note(true, true, false);
   std::array<std::byte, 8> room;
   CHECK(pair.server.transport.read(room).status == IoStatus::failed);
@@ -159,7 +161,8 @@ TEST_CASE("the hello's bytes read before there was TLS are replayed to it", "[tl
   CHECK(server_done);
 }
 
-TEST_CASE("a hello that names another host than the one the policy was chosen for is refused", "[tls_transport]") {
+TEST_CASE("a hello that names another host than the one the policy was chosen for is refused",
+          "[tls_transport]") {
   buffer::BlockPool pool(kPlenty);
   auto [one, other] = support::connected_pair();
   const auto server_ctx = support::server_context();
@@ -194,7 +197,7 @@ TEST_CASE("an idle TLS leg holds no block and no record buffer", "[tls_transport
 }
 
 TEST_CASE("bytes arrive whole whatever the sockets do", "[tls_transport][faults]") {
-  const std::uint64_t base = GENERATE(range(100, 110));
+  const std::uint64_t base = GENERATE(range<std::uint64_t>(100, 110));
   constexpr buffer::BlockPool::Capacities kTiny{64, 128, 4096};
   buffer::BlockPool pool(kPlenty, kTiny);
   support::Faults faults;
