@@ -60,6 +60,7 @@ class Backend:
         self._thread.join()
         self._listener.close()
         for connection in self.connections:
+            connection.stream.released.set()
             try:
                 connection.stream.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
@@ -154,6 +155,11 @@ def identify(name):
         return stream.read_to_end()
 
     return serve
+
+
+def stay(stream):
+    """Keeps the connection as it is until the test ends: neither reads nor ends."""
+    stream.released.wait(120)
 
 
 class FullBacklog:

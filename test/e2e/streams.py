@@ -38,6 +38,7 @@ class PlainStream:
         self.sock = sock
         self.patience = patience * PATIENCE
         self.ending = None  # how the peer ended, once known
+        self.released = threading.Event()  # set when the script that has this stream should end
         sock.settimeout(self.patience)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
