@@ -304,7 +304,7 @@ TEST_CASE("the addresses of a configuration are bounded", "[loader]") {
 }
 
 TEST_CASE("a preread buffer has room for a ClientHello and a bound", "[loader]") {
-  CHECK(contains(told(routed("preread_buffer: 512k, to: web")), "not between 1k and 256k"));
+  CHECK(contains(told(routed("preread_buffer: 512k, to: web")), "not between 1k and 64k"));
   CHECK(load(routed("preread_buffer: 1k, to: web")).config.listeners.at(0).preread_buffer == 1024);
 }
 
