@@ -42,6 +42,9 @@ class RelayBuffer {
   // The source has more bytes at hand than fitted (plaintext inside OpenSSL): grow as if filled.
   void note_more_at_hand() { grow(); }
 
+  // `bytes` arrived that took another way (splice): grow or shrink as after a read of that size.
+  void note_passed_by(std::size_t bytes) { shrink_after_small(bytes); }
+
   // The first `bytes` of pending() were written.
   void consume(std::size_t bytes);
 

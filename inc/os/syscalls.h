@@ -19,6 +19,7 @@ struct Syscalls {
   int (*accept4)(int fd, sockaddr* address, socklen_t* length, int flags);
   ssize_t (*recv)(int fd, void* data, std::size_t size, int flags);
   ssize_t (*send)(int fd, const void* data, std::size_t size, int flags);
+  ssize_t (*splice)(int from, int to, std::size_t size, unsigned flags);
   int (*shutdown)(int fd, int how);
   int (*close)(int fd);
 };

@@ -1,6 +1,10 @@
 // Flow: one direction of a session. pump() is the one place where bytes move.
 //
-//   source Leg --read--> RelayBuffer --write--> sink Leg
+//   source Leg --read--> RelayBuffer --write--> sink Leg       small, or under TLS
+//   source Leg --------> SplicePipe ----------> sink Leg       bulk between plain legs
+//
+// The way follows the load: once the buffer wishes for its largest block, bytes are spliced; two small
+// arrivals in a row bring copying back, which is cheaper for those.
 //
 // It reads only when the buffer is empty and the sink has taken everything before: so a slow reader stops
 // a fast writer, and a session never holds more than one block per direction (and one of gathered TLS
@@ -13,9 +17,16 @@
 #include "buffer/block_pool.h"
 #include "buffer/relay_buffer.h"
 #include "relay/leg.h"
+#include "relay/splice_pipe.h"
 #include "transport/io_result.h"
 
 namespace tlsproxy::relay {
+
+// What a worker's flows share.
+struct Means {
+  buffer::BlockPool& blocks;
+  PipePool& pipes;
+};
 
 class Flow {
  public:
@@ -30,7 +41,7 @@ class Flow {
   };
 
   // Moves bytes until one of the above; `budget` is lowered by the bytes read.
-  [[nodiscard]] Progress pump(buffer::BlockPool& pool, std::size_t& budget);
+  [[nodiscard]] Progress pump(Means& means, std::size_t& budget);
 
   // Reads one buffer full while there is no sink yet; as pump(), but never failed or out_of_budget.
   [[nodiscard]] Progress read_ahead(buffer::BlockPool& pool);
@@ -38,8 +49,8 @@ class Flow {
   // Takes over bytes that were received before there was a flow. The buffer is empty.
   void prime(buffer::RelayBuffer&& received);
 
-  // Drops what is pending and gives the block back.
-  void discard(buffer::BlockPool& pool) { buffer_.discard(pool); }
+  // Drops what is pending and gives block and pipe back.
+  void discard(Means& means);
 
   [[nodiscard]] Leg& source() const { return *source_; }
   [[nodiscard]] Leg& sink() const { return *sink_; }
@@ -48,7 +59,7 @@ class Flow {
   [[nodiscard]] transport::IoResult sink_end() const { return sink_end_; }
   // Whether the sink lacks bytes that were read for it: they are still here, or were dropped when it failed.
   [[nodiscard]] bool has_undelivered() const {
-    return !buffer_.empty() || sink_->has_backlog() || !sink_end_.would_block();
+    return !buffer_.empty() || pipe_ != nullptr || sink_->has_backlog() || !sink_end_.would_block();
   }
   [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_; }
   [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
@@ -56,12 +67,16 @@ class Flow {
   [[nodiscard]] bool take_starved();
 
  private:
-  Progress deliver();
+  Progress deliver(Means& means);
+  Progress deliver_spliced(Means& means);
   Progress fetch(buffer::BlockPool& pool);
+  Progress fetch_spliced(Means& means);
+  bool should_splice() const;
 
   Leg* source_;
   Leg* sink_;
   buffer::RelayBuffer buffer_;
+  SplicePipePtr pipe_;              // held only while bytes are in it
   transport::IoResult source_end_;  // would_block until the source has ended
   transport::IoResult sink_end_;    // would_block until the sink has failed
   std::uint64_t bytes_in_ = 0;

@@ -11,6 +11,7 @@
 #include "buffer/block_pool.h"
 #include "loop/io_event.h"
 #include "record/close_reason.h"
+#include "relay/splice_pipe.h"
 #include "tls/transport.h"
 #include "transport/builtin.h"
 #include "transport/io_result.h"
@@ -39,6 +40,8 @@ class Leg {
   }
   // The TLS transport; null when the leg is not under TLS.
   [[nodiscard]] tls::Transport* tls() { return std::get_if<tls::Transport>(&transport_); }
+  // Whether bytes pass unchanged between the session and the socket, so that they may be spliced.
+  [[nodiscard]] bool is_plain() const { return std::holds_alternative<transport::Plain>(transport_); }
   [[nodiscard]] bool is_builtin() const {
     return std::holds_alternative<transport::Echo>(transport_) ||
            std::holds_alternative<transport::Respond>(transport_);
@@ -49,6 +52,9 @@ class Leg {
   [[nodiscard]] bool may_write() const;
   transport::IoResult read(std::span<std::byte> room);
   transport::IoResult write(std::span<const std::byte> data);
+  // The same through a pipe, for plain legs.
+  transport::IoResult splice_to(SplicePipe& pipe);
+  transport::IoResult splice_from(SplicePipe& pipe);
   // The orderly end of our direction; again on would_block.
   transport::IoResult shutdown();
 
@@ -77,6 +83,8 @@ class Leg {
   void close();
 
  private:
+  transport::IoResult judge_input(transport::IoResult result);
+  transport::IoResult judge_output(transport::IoResult result);
   bool tell_end(bool orderly);
 
   record::Side side_;

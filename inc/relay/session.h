@@ -55,6 +55,7 @@ class SessionHost {
  public:
   virtual loop::Loop& loop() = 0;
   virtual buffer::BlockPool& pool() = 0;
+  virtual Means& means() = 0;  // the same pool among them
   // The session holds record buffers inside OpenSSL, and wants cool() when it has been quiet.
   virtual void warmed_up(Session& session) = 0;
   // The session is closed and its record complete: its host logs it and retires it.

@@ -31,6 +31,10 @@ class Sessions {
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t size_of_generation(std::uint64_t id) const;
 
+  // Gives up what only bulk needed and nobody has needed since the last call (pipes). The worker calls it
+  // beside BlockPool::trim().
+  void trim();
+
   // Ends, in order, every session of a generation older than `id` (reason drain or stopped).
   void close_older_than(std::uint64_t id, record::CloseReason reason);
   void close_all(record::CloseReason reason);

@@ -50,6 +50,12 @@ class Socket {
   IoResult read(std::span<std::byte> room);
   IoResult write(std::span<const std::byte> data);
 
+  // Moves bytes between this socket and a pipe inside the kernel, at most `most`. The pipe is empty before
+  // splice_to, and holds `most` bytes before splice_from. A short count tells nothing about what is left, so
+  // only would_block clears a ready bit. Results as of read() and write().
+  IoResult splice_to(int pipe, std::size_t most);
+  IoResult splice_from(int pipe, std::size_t most);
+
   // Ends our direction (FIN). Reading goes on.
   void shutdown_write();
 

@@ -10,10 +10,11 @@ namespace tlsproxy::relay {
 using transport::IoResult;
 using transport::IoStatus;
 
-Flow::Progress Flow::pump(buffer::BlockPool& pool, std::size_t& budget) {
+Flow::Progress Flow::pump(Means& means, std::size_t& budget) {
+  buffer::BlockPool& pool = means.blocks;
   for (;;) {
-    if (const Progress progress = deliver(); progress != Progress::ended) {
-      if (progress == Progress::failed) buffer_.discard(pool);
+    if (const Progress progress = deliver(means); progress != Progress::ended) {
+      if (progress == Progress::failed) discard(means);
       return progress;
     }
     if (!source_end_.would_block()) {
@@ -26,7 +27,7 @@ Flow::Progress Flow::pump(buffer::BlockPool& pool, std::size_t& budget) {
       return source_->may_read() ? Progress::out_of_budget : Progress::blocked;
     }
     const std::uint64_t before = bytes_in_;
-    const Progress progress = fetch(pool);
+    const Progress progress = should_splice() ? fetch_spliced(means) : fetch(pool);
     budget -= std::min<std::size_t>(budget, bytes_in_ - before);
     if (progress == Progress::blocked) return progress;
   }
@@ -43,8 +44,9 @@ void Flow::prime(buffer::RelayBuffer&& received) {
 }
 
 // Writes what is pending: ended when all of it was taken, else blocked or failed.
-Flow::Progress Flow::deliver() {
+Flow::Progress Flow::deliver(Means& means) {
   if (!sink_end_.would_block()) return Progress::failed;
+  if (pipe_ != nullptr) return deliver_spliced(means);
   if (sink_->has_backlog() && sink_->may_write()) {
     if (const IoResult flushed = sink_->flush_backlog(); !flushed.ok() && !flushed.would_block()) {
       sink_end_ = flushed;
@@ -96,6 +98,47 @@ Flow::Progress Flow::fetch(buffer::BlockPool& pool) {
   }
   source_end_ = got;
   return Progress::ended;
+}
+
+bool Flow::should_splice() const {
+  return buffer_.wish() == buffer::BlockSize::large && source_->is_plain() && sink_->is_plain();
+}
+
+Flow::Progress Flow::fetch_spliced(Means& means) {
+  buffer_.release(means.blocks);
+  if (!source_->may_read()) return Progress::blocked;
+  pipe_ = means.pipes.take();
+  if (pipe_ == nullptr) return fetch(means.blocks);
+  const IoResult got = source_->splice_to(*pipe_);
+  if (got.ok()) {
+    buffer_.note_passed_by(got.bytes);
+    bytes_in_ += got.bytes;
+    return Progress::ended;
+  }
+  means.pipes.give_back(std::move(pipe_));
+  if (got.would_block()) return Progress::blocked;
+  source_end_ = got;
+  return Progress::ended;
+}
+
+Flow::Progress Flow::deliver_spliced(Means& means) {
+  while (pipe_->bytes() > 0) {
+    if (!sink_->may_write()) return Progress::blocked;
+    const IoResult written = sink_->splice_from(*pipe_);
+    if (written.would_block()) return Progress::blocked;
+    if (!written.ok()) {
+      sink_end_ = written;
+      return Progress::failed;
+    }
+    bytes_out_ += written.bytes;
+  }
+  means.pipes.give_back(std::move(pipe_));
+  return Progress::ended;
+}
+
+void Flow::discard(Means& means) {
+  buffer_.discard(means.blocks);
+  if (pipe_ != nullptr) means.pipes.give_back(std::move(pipe_));
 }
 
 bool Flow::take_starved() {

@@ -35,9 +35,26 @@ bool Leg::may_write() const {
 }
 
 IoResult Leg::read(std::span<std::byte> room) {
-  IoResult result = std::visit(
+  return judge_input(std::visit(
       Overloaded{[](std::monostate) { return IoResult::blocked(); }, [&](auto& t) { return t.read(room); }},
-      transport_);
+      transport_));
+}
+
+IoResult Leg::write(std::span<const std::byte> data) {
+  return judge_output(std::visit(
+      Overloaded{[](std::monostate) { return IoResult::blocked(); }, [&](auto& t) { return t.write(data); }},
+      transport_));
+}
+
+IoResult Leg::splice_to(SplicePipe& pipe) {
+  return judge_input(pipe.fill(socket_));
+}
+
+IoResult Leg::splice_from(SplicePipe& pipe) {
+  return judge_output(pipe.drain(socket_));
+}
+
+IoResult Leg::judge_input(IoResult result) {
   if (result.ok() || result.would_block()) return result;
   // A write may have learnt of the reset first, and taken it: the kernel reports it once, then an end.
   if (result.status == IoStatus::end && broken_) result.status = IoStatus::reset;
@@ -46,10 +63,7 @@ IoResult Leg::read(std::span<std::byte> room) {
   return result;
 }
 
-IoResult Leg::write(std::span<const std::byte> data) {
-  const IoResult result = std::visit(
-      Overloaded{[](std::monostate) { return IoResult::blocked(); }, [&](auto& t) { return t.write(data); }},
-      transport_);
+IoResult Leg::judge_output(IoResult result) {
   if (result.status == IoStatus::reset) broken_ = true;
   return result;
 }

@@ -87,8 +87,8 @@ Session::Session(SessionHost& host, std::uint64_t id, os::Fd client, const os::S
 Session::~Session() {
   client_.close();
   backend_.close();
-  up_.discard(host_->pool());
-  down_.discard(host_->pool());
+  up_.discard(host_->means());
+  down_.discard(host_->means());
   hello_.discard(host_->pool());
 }
 
@@ -416,10 +416,10 @@ void Session::relay() {
   for (;;) {
     const std::uint64_t before = up_.bytes_out() + down_.bytes_out();
     const std::uint64_t before_in = up_.bytes_in() + down_.bytes_in();
-    const Flow::Progress up = up_finished_ ? Flow::Progress::blocked : up_.pump(host_->pool(), up_budget);
+    const Flow::Progress up = up_finished_ ? Flow::Progress::blocked : up_.pump(host_->means(), up_budget);
     if (!settle(up_, up)) return;
     const Flow::Progress down =
-        down_finished_ ? Flow::Progress::blocked : down_.pump(host_->pool(), down_budget);
+        down_finished_ ? Flow::Progress::blocked : down_.pump(host_->means(), down_budget);
     if (!record_.first_byte && down_.bytes_in() > 0) record_.first_byte = host_->loop().now();
     if (!settle(down_, down)) return;
     const bool moved =

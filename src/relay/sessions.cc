@@ -21,11 +21,15 @@ constexpr loop::Duration kCoolInterval{1000};
 
 struct Sessions::Impl final : SessionHost {
   Impl(loop::Loop& the_loop, buffer::BlockPool& the_pool)
-      : loop_(&the_loop), pool_(&the_pool), next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
+      : loop_(&the_loop),
+        pool_(&the_pool),
+        means_{the_pool, pipes_},
+        next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
     cool_timer_.bind<&Impl::cool>(*loop_, *this);
   }
 
   loop::Loop& loop() override { return *loop_; }
+  Means& means() override { return means_; }
   buffer::BlockPool& pool() override { return *pool_; }
 
   void warmed_up(Session& session) override {
@@ -74,6 +78,8 @@ struct Sessions::Impl final : SessionHost {
 
   loop::Loop* loop_;
   buffer::BlockPool* pool_;
+  PipePool pipes_;
+  Means means_;
   std::uint64_t next_id_;
   std::size_t count_ = 0;
   std::map<std::uint64_t, std::size_t> by_generation_;
@@ -108,6 +114,10 @@ std::size_t Sessions::size() const {
 std::size_t Sessions::size_of_generation(std::uint64_t id) const {
   const auto found = impl_->by_generation_.find(id);
   return found == impl_->by_generation_.end() ? 0 : found->second;
+}
+
+void Sessions::trim() {
+  impl_->pipes_.trim();
 }
 
 void Sessions::close_older_than(std::uint64_t id, record::CloseReason reason) {

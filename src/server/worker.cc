@@ -307,6 +307,7 @@ void Worker::on_pause_over() {
 // Runs only while there are sessions, or free blocks to give up: an idle worker sleeps.
 void Worker::on_trim() {
   service_->pool.trim();
+  service_->sessions.trim();
   if (session_count() > 0 || service_->pool.bytes_held() > 0) trim_timer_.arm(kTrimInterval);
 }
 

@@ -1,5 +1,6 @@
 #include "transport/socket.h"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -117,6 +118,34 @@ IoResult Socket::write(std::span<const std::byte> data) {
       return IoResult::blocked();
     }
     return classify(errno);
+  }
+}
+
+IoResult Socket::splice_to(int pipe, std::size_t most) {
+  for (;;) {
+    const ssize_t moved = os::syscalls().splice(fd(), pipe, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (moved > 0) return IoResult::moved(static_cast<std::size_t>(moved));
+    if (moved == 0) return {IoStatus::end, 0, 0};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) {
+      readable_ = false;
+      return IoResult::blocked();
+    }
+    return classify(errno);
+  }
+}
+
+IoResult Socket::splice_from(int pipe, std::size_t most) {
+  for (;;) {
+    const ssize_t moved = os::syscalls().splice(pipe, fd(), most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (moved > 0) return IoResult::moved(static_cast<std::size_t>(moved));
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0 && errno == EAGAIN) {
+      writable_ = false;
+      return IoResult::blocked();
+    }
+    // A pipe that holds bytes cannot be at its end.
+    return classify(moved == 0 ? EPIPE : errno);
   }
 }
 

@@ -25,6 +25,8 @@ constexpr std::size_t kPlenty = 1U << 26;
 // A flow between two plain sockets, whose far ends the test holds.
 struct PlainFlow {
   BlockPool pool;
+  relay::PipePool pipes;
+  relay::Means means{pool, pipes};
   Leg source{Side::client};
   Leg sink{Side::backend};
   Flow flow{source, sink};
@@ -43,18 +45,20 @@ struct PlainFlow {
     source.use<transport::Plain>(source.socket());
     sink.use<transport::Plain>(sink.socket());
   }
-  ~PlainFlow() { flow.discard(pool); }
+  ~PlainFlow() { flow.discard(means); }
 
   Flow::Progress pump(std::size_t budget = kPlenty) {
     source.socket().note(true, true, false);
     sink.socket().note(true, true, false);
-    return flow.pump(pool, budget);
+    return flow.pump(means, budget);
   }
 };
 
 // The same with TLS on the source's side, the sink's side or both; far ends as TLS transports.
 struct TlsFlow {
   BlockPool pool;
+  relay::PipePool pipes;
+  relay::Means means{pool, pipes};
   tls::SslCtxPtr server_ctx = support::server_context();
   tls::SslCtxPtr client_ctx = support::client_context();
   Leg source{Side::client};
@@ -67,7 +71,7 @@ struct TlsFlow {
     join(source, writer);
     join(sink, reader);
   }
-  ~TlsFlow() { flow.discard(pool); }
+  ~TlsFlow() { flow.discard(means); }
 
   void join(Leg& leg, support::TlsEnd& far) {
     auto [one, other] = support::connected_pair();
@@ -95,7 +99,7 @@ struct TlsFlow {
     for (support::TlsEnd* end : {&writer, &reader}) end->socket.note(true, true, false);
     source.socket().note(true, true, false);
     sink.socket().note(true, true, false);
-    return flow.pump(pool, budget);
+    return flow.pump(means, budget);
   }
 
   std::string read_far(std::size_t limit, IoStatus& stopped) {
@@ -140,6 +144,84 @@ TEST_CASE("a chat is carried in 4 KiB, a download in 64 KiB, and after a pause i
   CHECK(f.flow.buffer().wish() == BlockSize::small);
 }
 
+TEST_CASE("bulk between plain legs is spliced, and what follows a pause is copied again", "[flow][splice]") {
+  PlainFlow f(kPlenty, BlockPool::kCapacities, true);
+  support::Faults faults;
+  const std::string bytes = support::pattern(8U << 20);
+  std::size_t sent = 0;
+  std::string arrived;
+  for (int turn = 0; turn < 100000 && arrived.size() < bytes.size(); ++turn) {
+    const ssize_t took = ::send(f.writer.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (took > 0) sent += static_cast<std::size_t>(took);
+    REQUIRE(f.pump() == Flow::Progress::blocked);
+    arrived += support::read_available(f.reader.get());
+  }
+  CHECK(arrived == bytes);
+  CHECK(faults.counts().splice > 0);
+  CHECK(faults.counts().recv < 20);
+  CHECK(f.pipes.lent() == 0);
+  for (int turn = 0; turn < 5; ++turn) {
+    REQUIRE(support::write_all(f.writer.get(), "ping"));
+    REQUIRE(f.pump() == Flow::Progress::blocked);
+  }
+  const std::size_t spliced = faults.counts().splice;
+  REQUIRE(support::write_all(f.writer.get(), "ping"));
+  REQUIRE(f.pump() == Flow::Progress::blocked);
+  CHECK(faults.counts().splice == spliced);
+  CHECK(f.pipes.lent() == 0);
+}
+
+TEST_CASE("a spliced stream ends, stalls and breaks like a copied one", "[flow][splice]") {
+  PlainFlow f(kPlenty, BlockPool::kCapacities, true);
+  support::Faults faults;
+  const std::string bytes(1U << 20, 'x');
+  // A reader that takes nothing: the flow stops with one pipe.
+  std::size_t sent = 0;
+  for (int turn = 0; turn < 200; ++turn) {
+    const ssize_t took = ::send(f.writer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (took > 0) sent += static_cast<std::size_t>(took);
+    static_cast<void>(f.pump());
+  }
+  REQUIRE(f.flow.has_undelivered());
+  CHECK(f.pipes.lent() <= 1);
+  SECTION("the end comes after every byte") {
+    f.writer.reset();
+    std::size_t arrived = 0;
+    Flow::Progress progress = Flow::Progress::blocked;
+    for (int turn = 0; turn < 10000 && progress != Flow::Progress::ended; ++turn) {
+      progress = f.pump();
+      arrived += support::read_available(f.reader.get()).size();
+    }
+    arrived += support::read_available(f.reader.get()).size();
+    CHECK(progress == Flow::Progress::ended);
+    CHECK(arrived == sent);
+  }
+  SECTION("a sink that fails costs the pipe, and nothing leaks") {
+    faults.splice = {support::fails(EPIPE)};
+    faults.send = {support::fails(EPIPE)};
+    CHECK(f.pump() == Flow::Progress::failed);
+    CHECK(f.pipes.lent() == 0);
+    CHECK(f.pool.bytes_in_use() == 0);
+  }
+}
+
+TEST_CASE("without pipes bulk is copied", "[flow][splice]") {
+  PlainFlow f(kPlenty, BlockPool::kCapacities, true);
+  std::vector<relay::SplicePipePtr> taken;
+  while (auto pipe = f.pipes.take()) taken.push_back(std::move(pipe));
+  const std::string bytes = support::pattern(2U << 20);
+  std::size_t sent = 0;
+  std::string arrived;
+  for (int turn = 0; turn < 100000 && arrived.size() < bytes.size(); ++turn) {
+    const ssize_t took = ::send(f.writer.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (took > 0) sent += static_cast<std::size_t>(took);
+    REQUIRE(f.pump() == Flow::Progress::blocked);
+    arrived += support::read_available(f.reader.get());
+  }
+  CHECK(arrived == bytes);
+  for (auto& pipe : taken) f.pipes.give_back(std::move(pipe));
+}
+
 TEST_CASE("a reader that takes nothing stops the flow at one block", "[flow]") {
   PlainFlow f;
   std::size_t accepted = 0;
@@ -170,7 +252,7 @@ TEST_CASE("an end is reported only after every byte before it was taken", "[flow
   faults.send = {support::moves(3), support::fails(EAGAIN), support::moves(2)};
   f.source.socket().note(true, true, true);
   std::size_t budget = kPlenty;
-  CHECK(f.flow.pump(f.pool, budget) == Flow::Progress::blocked);
+  CHECK(f.flow.pump(f.means, budget) == Flow::Progress::blocked);
   for (int turn = 0; turn < 4; ++turn) static_cast<void>(f.pump());
   CHECK(f.pump() == Flow::Progress::ended);
   CHECK(f.flow.source_end().status == IoStatus::end);
@@ -210,9 +292,9 @@ TEST_CASE("an end that follows a reset seen by a write is not taken for an order
   f.reader.reset();
   f.sink.socket().note(true, true, true);
   std::size_t budget = kPlenty;
-  CHECK(back.pump(f.pool, budget) == Flow::Progress::ended);
+  CHECK(back.pump(f.means, budget) == Flow::Progress::ended);
   CHECK(back.source_end().status == IoStatus::reset);
-  back.discard(f.pool);
+  back.discard(f.means);
 }
 
 TEST_CASE("a flow refused a block says so, and goes on when there is one", "[flow]") {
@@ -310,7 +392,7 @@ TEST_CASE("a reset at any call ends a flow with what came before it, never with 
   }
   CHECK(bytes.starts_with(arrived));
   if (progress == Flow::Progress::ended) CHECK(arrived.size() == f.flow.bytes_in());
-  f.flow.discard(f.pool);
+  f.flow.discard(f.means);
   CHECK(f.pool.bytes_in_use() == 0);
 }
 

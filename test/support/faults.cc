@@ -13,7 +13,8 @@ Faults* in_use = nullptr;
 
 Faults::Faults() {
   in_use = this;
-  os::syscalls() = {&on_socket, &on_connect, &on_accept4, &on_recv, &on_send, &on_shutdown, &on_close};
+  os::syscalls() = {&on_socket, &on_connect, &on_accept4,  &on_recv,
+                    &on_send,   &on_splice,  &on_shutdown, &on_close};
 }
 
 Faults::~Faults() {
@@ -84,6 +85,13 @@ ssize_t Faults::on_send(int fd, const void* data, std::size_t size, int flags) {
   const Outcome outcome = current().next(current().send, true);
   if (outcome.error != 0) return errno = outcome.error, -1;
   return os::kernel_syscalls().send(fd, data, std::min(size, outcome.at_most.value_or(size)), flags);
+}
+
+ssize_t Faults::on_splice(int from, int to, std::size_t size, unsigned flags) {
+  ++current().counts_.splice;
+  const Outcome outcome = current().next(current().splice, false);
+  if (outcome.error != 0) return errno = outcome.error, -1;
+  return os::kernel_syscalls().splice(from, to, std::min(size, outcome.at_most.value_or(size)), flags);
 }
 
 int Faults::on_shutdown(int fd, int how) {

@@ -44,14 +44,14 @@ class Faults {
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
 
-  std::deque<Outcome> recv, send, socket, connect, accept4;
+  std::deque<Outcome> recv, send, splice, socket, connect, accept4;
 
   // From now on, calls without a script draw their outcome. Returns the seed in use.
   std::uint64_t randomize(std::uint64_t seed, const Odds& odds);
 
   // Calls made since the start, of each kind.
   struct Counts {
-    std::size_t recv = 0, send = 0, socket = 0, connect = 0, accept4 = 0, shutdown = 0, close = 0;
+    std::size_t recv = 0, send = 0, splice = 0, socket = 0, connect = 0, accept4 = 0, shutdown = 0, close = 0;
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
@@ -62,6 +62,7 @@ class Faults {
   static int on_accept4(int, sockaddr*, socklen_t*, int);
   static ssize_t on_recv(int, void*, std::size_t, int);
   static ssize_t on_send(int, const void*, std::size_t, int);
+  static ssize_t on_splice(int, int, std::size_t, unsigned);
   static int on_shutdown(int, int);
   static int on_close(int);
   Outcome next(std::deque<Outcome>& script, bool sends);
