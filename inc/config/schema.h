@@ -352,7 +352,7 @@ struct ListenerKeys {
     v("name", listener.name, OwnName{});
     v("bind", listener.bind, Binds{});
     v("half_close", listener.half_close, Flag{});
-    v("preread_buffer", listener.preread_buffer, Size<1024, 256 * 1024>{});
+    v("preread_buffer", listener.preread_buffer, Size<1024, 64 * 1024>{});
     v("timeouts", listener.timeouts, Map<TimeoutsKeys>{});
     v("tls", listener, ListenerTls{});
     v("to", listener, OnlyRoute{});

@@ -17,7 +17,8 @@ namespace tlsproxy::config {
 Config load_yaml(std::string_view text, Diagnostics& diagnostics);
 
 // The effective configuration with every default written out, as YAML that load_yaml() accepts and
-// that gives an equal Config. Secrets are file names only, so it is safe to show.
+// that gives an equal Config, unless it is larger than load_yaml() takes (each entry of `hosts` has its
+// whole policy written out). Secrets are file names only, so it is safe to show.
 std::string to_yaml(const Config& config);
 
 // Every key there is, as a path: "listeners.timeouts.idle", "backends.NAME.servers.weight".

@@ -47,7 +47,7 @@ struct Entry {
 
 // Limits that bound time and memory for any text.
 inline constexpr std::size_t kLargestYaml = 1024 * 1024;    // bytes; yaml-cpp needs up to 240 times that
-inline constexpr std::size_t kMostValues = 50'000;          // nodes, aliases expanded
+inline constexpr std::size_t kMostValues = 200'000;         // nodes, aliases expanded
 inline constexpr std::size_t kMostText = 8 * kLargestYaml;  // bytes of keys and scalars, aliases expanded
 inline constexpr int kDeepest = 32;                         // maps and sequences inside each other
 

@@ -36,9 +36,10 @@ class ServerContexts {
   // it will reject every client it covers). Never prompts. Returns null when it reported an error.
   // `listener` must outlive the result.
   //
-  // A session is resumed only by the context that made it: the session id context (RFC 5077, 3.2 has the
-  // need) is a digest of the listener's name, the policy's names and client verification with the CA and
-  // CRL bytes, and the certificates. So a client never gets in under another name's rules or an older CRL.
+  // A session is resumed only by the context that made it (RFC 6066, 3, forbids to carry one over to
+  // another name): the session id context is a digest of the listener's name, the policy's names and
+  // client verification with the CA and CRL bytes, and the certificates. So a client never gets in under
+  // another name's rules or an older CRL.
   static std::unique_ptr<ServerContexts> make(const config::Listener& listener, config::FileSource& files,
                                               config::Diagnostics& diagnostics);
 

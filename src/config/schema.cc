@@ -68,16 +68,14 @@ void check_routes(FieldReader& reader, const Listener& listener) {
   }
 }
 
-void check_servers(FieldReader& reader, const std::vector<Server>& servers) {
-  const auto all = [&](bool Server::*flag) {
-    return !servers.empty() &&
-           std::all_of(servers.begin(), servers.end(), [&](const Server& s) { return s.*flag; });
+void check_servers(const std::vector<Server>& servers, Mark mark, Diagnostics& diagnostics) {
+  const auto all = [&](auto unusable) {
+    return !servers.empty() && std::all_of(servers.begin(), servers.end(), unusable);
   };
-  const auto unusable = [](const Server& s) { return s.down || s.backup; };
-  if (all(&Server::down)) {
-    reader.error(reader.mark_of("servers"), "every server of this backend is down");
-  } else if (!servers.empty() && std::all_of(servers.begin(), servers.end(), unusable)) {
-    reader.error(reader.mark_of("servers"), "this backend has no server that is neither backup nor down");
+  if (all([](const Server& s) { return s.down; })) {
+    diagnostics.error(mark, "every server of this backend is down");
+  } else if (all([](const Server& s) { return s.down || s.backup; })) {
+    diagnostics.error(mark, "this backend has no server that is neither backup nor down");
   }
 }
 
@@ -182,7 +180,6 @@ void BackendKeys::check(FieldReader& reader, Backend& backend) {
       if (entry != nullptr) reader.error(entry->mark, "'" + entry->key + "' is for backends with servers");
     }
   }
-  check_servers(reader, backend.servers);
   check_server_names(reader, backend);
 }
 
@@ -504,6 +501,7 @@ void Backends::read(const Item& item, std::vector<Backend>& backends) {
       OneOrMore<ServerItem>::read(value, backend.servers);
     }
     backend.mark = entry.mark;
+    check_servers(backend.servers, entry.mark, item.reading.diagnostics);
   }
 }
 

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "loop/epoll_report.h"
 
 namespace tlsproxy::loop {
 
 Loop::Loop() {
+  use_epoll_report();
   event_config* config = event_config_new();
   TLSPROXY_CHECK(config != nullptr, "libevent has memory for a configuration");
   // Edge triggering and EPOLLRDHUP exist in epoll only; the coarse cached clock is not used.

@@ -60,6 +60,7 @@ class Backend:
         self._thread.join()
         self._listener.close()
         for connection in self.connections:
+            connection.stream.released.set()
             try:
                 connection.stream.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
@@ -104,14 +105,20 @@ class Backend:
         return sum(not connection.done.is_set() for connection in self.connections)
 
 
-def record(stream):
-    """Reads to the end; its result is a streams.Received."""
-    return stream.read_to_end()
+def record(stream, seconds=None):
+    """Reads to the end and answers an orderly one in kind; its result is a streams.Received."""
+    received = stream.read_to_end(seconds)
+    if received.ending == ORDERLY:
+        try:
+            stream.finish()
+        except OSError:
+            pass  # the peer did not wait for ours
+    return received
 
 
 def record_patiently(stream):
     """The same for a peer that may be silent for a minute."""
-    return stream.read_to_end(seconds=60)
+    return record(stream, seconds=60)
 
 
 def echo(stream):
@@ -128,7 +135,7 @@ def say(text):
 
     def serve(stream):
         stream.send(text)
-        return stream.read_to_end()
+        return record(stream)
 
     return serve
 
@@ -154,6 +161,11 @@ def identify(name):
         return stream.read_to_end()
 
     return serve
+
+
+def stay(stream):
+    """Keeps the connection as it is until the test ends: neither reads nor ends."""
+    stream.released.wait(120)
 
 
 class FullBacklog:

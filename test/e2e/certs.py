@@ -37,6 +37,8 @@ keyUsage = critical,keyCertSign,cRLSign
 subjectKeyIdentifier = hash
 """
 
+_KINDS = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"]}
+
 
 def openssl(*arguments, text=None):
     done = subprocess.run(["openssl", *map(str, arguments)], input=text, capture_output=True, text=True, timeout=60)
@@ -64,7 +66,7 @@ class Certificate:
 class Authority:
     """A CA with its own folder and database; `issuer` makes it an intermediate."""
 
-    def __init__(self, folder, name, issuer=None):
+    def __init__(self, folder, name, issuer=None, kind="ec"):
         self.name, self.issuer, self.folder = name, issuer, folder / name
         self.folder.mkdir()
         for file, text in (("index.txt", ""), ("serial", "1000\n"), ("crlnumber", "01\n")):
@@ -74,17 +76,15 @@ class Authority:
         self.cert, key = self.folder / "ca.pem", self.folder / "ca.key"
         subject = f"/CN=test {name}"
         if issuer is None:
-            openssl("req", "-x509", "-config", self._cnf, "-extensions", "ca_extensions", "-newkey", "ec",
-                    "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-keyout", key, "-out", self.cert,
-                    "-subj", subject, "-days", "30")  # fmt: skip
+            openssl("req", "-x509", "-config", self._cnf, "-extensions", "ca_extensions", "-newkey", *_KINDS[kind],
+                    "-noenc", "-keyout", key, "-out", self.cert, "-subj", subject, "-days", "30")  # fmt: skip
         else:
-            issuer._sign(key, self.cert, subject, ["-extfile", self._cnf, "-extensions", "ca_extensions"], "ec")
+            issuer._sign(key, self.cert, subject, ["-extfile", self._cnf, "-extensions", "ca_extensions"], kind)
         self.cert = str(self.cert)
 
     def _sign(self, key, cert, subject, extensions, kind, first_day=-1, last_day=30):
         request = cert.with_suffix(".csr")
-        make = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"]}[kind]
-        openssl("req", "-config", self._cnf, "-new", "-newkey", *make, "-noenc", "-keyout", key, "-out", request,
+        openssl("req", "-config", self._cnf, "-new", "-newkey", *_KINDS[kind], "-noenc", "-keyout", key, "-out", request,
                 "-subj", subject)  # fmt: skip
         openssl("ca", "-batch", "-notext", "-config", self._cnf, "-in", request, "-out", cert,
                 "-startdate", _stamp(first_day), "-enddate", _stamp(last_day), *extensions)  # fmt: skip

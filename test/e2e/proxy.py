@@ -57,12 +57,18 @@ class Proxy:
             log = {"level": "info", "access": {"path": str(self.access_file), "format": "json"}}
             complete["log"] = {**log, **configuration.get("log", {})}
             self._error_log = self.folder / complete["log"].get("path", self._stderr)
+            complete["listeners"] = [self._hurried(listener) for listener in complete["listeners"]]
             configuration = json.dumps(complete, indent=2)
         if isinstance(configuration, str):
             configuration = configuration.encode()
         new = self.file.with_suffix(".new")
         new.write_bytes(configuration)
         new.rename(self.file)
+
+    @staticmethod
+    def _hurried(listener):
+        """A test's client often keeps its side open to the end: no test should wait 5 s for it."""
+        return {**listener, "timeouts": {"linger": "300ms", **listener.get("timeouts", {})}}
 
     # --- life ------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class PlainStream:
         self.sock = sock
         self.patience = patience * PATIENCE
         self.ending = None  # how the peer ended, once known
+        self.released = threading.Event()  # set when the script that has this stream should end
         sock.settimeout(self.patience)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -124,6 +125,7 @@ class TlsStream(PlainStream):
         )
         self._engine = threading.Lock()  # an SSL object is for one thread at a time
         self._wire = threading.Lock()  # records leave in the order they were made
+        self._ahead = []  # plaintext that was read before anyone asked for it
         self.alert = None
 
     def handshake(self):
@@ -151,7 +153,8 @@ class TlsStream(PlainStream):
 
     def _feed(self, seconds):
         data = self._recv_raw(_CHUNK, seconds)
-        self._incoming.write(data)
+        with self._engine:
+            self._incoming.write(data)
         return bool(data)
 
     def _flush(self):
@@ -170,11 +173,13 @@ class TlsStream(PlainStream):
                 self.sock.sendall(records)
 
     def recv(self, limit=_CHUNK, seconds=None):
-        if self.ending is not None:
-            return b""
         while True:
             try:
                 with self._engine:
+                    if self._ahead:
+                        return self._take_ahead(limit)
+                    if self.ending is not None:
+                        return b""
                     data = self.tls.read(limit)
                 if data:
                     return data
@@ -188,6 +193,12 @@ class TlsStream(PlainStream):
             except ssl.SSLError as error:
                 self.ending, self.alert = ALERT, error.reason
                 return b""
+
+    def _take_ahead(self, limit):
+        data = self._ahead.pop(0)
+        if len(data) > limit:
+            self._ahead.insert(0, data[limit:])
+        return data[:limit]
 
     def _after_close_notify(self):
         """A close_notify counts as an orderly end only when a FIN follows it."""
@@ -208,6 +219,11 @@ class TlsStream(PlainStream):
 
     def send_close_notify(self):
         with self._engine:
+            try:
+                while data := self.tls.read(_CHUNK):  # SSL_shutdown fails on unread application data
+                    self._ahead.append(data)
+            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                pass
             try:
                 self.tls.unwrap()
             except ssl.SSLWantReadError:

@@ -169,11 +169,12 @@ class Servers(EndToEnd):
 
     def test_ipv6_and_unix_sockets_serve_on_both_sides(self):
         six = self.start_backend(identify(b"six"), host="::1")
+        path = self.enterContext(tempfile.TemporaryDirectory(prefix="tlsproxy-e2e-")) + "/front.sock"
         proxy = self.start_proxy({
             "listeners": [
                 {"name": "six", "bind": "[::1]:0", "to": "six"},
                 {"name": "both", "bind": {"address": "[::]:0", "v6only": False}, "to": "six"},
-                {"name": "socket", "bind": "unix:front.sock", "to": "socket"},
+                {"name": "socket", "bind": f"unix:{path}", "to": "socket"},
             ],
             "backends": {"six": [six.address], "socket": {"respond": "over a socket\n"}},
         })  # fmt: skip
@@ -181,8 +182,7 @@ class Servers(EndToEnd):
             stream = self.opened(connect_plain((host, proxy.port(name))))
             stream.send(b"who?")
             self.assertEqual(stream.read_to_end().head, b"six")
-        found = proxy.wait_log(r"listening on unix:(\S+) \(listener socket\)").group(1)
-        path = found if found.startswith("/") else str(proxy.folder / found)
+        proxy.wait_log(rf"listening on unix:{path} \(listener socket\)")
         self.assertEqual(self.opened(connect_plain(path)).read_to_end().head, b"over a socket\n")
         clients = {line["client"] for line in proxy.sessions(listener="both")}
         self.assertFalse([client for client in clients if "::ffff:" in client], "one spelling of IPv4 clients")

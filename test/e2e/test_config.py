@@ -13,10 +13,11 @@ import certs
 import modes
 from backends import identify
 from harness import PATIENCE, EndToEnd
-from proxy import run_program
+from proxy import run_program, with_user
 
 GOOD = """\
 workers: 1
+user: nobody
 listeners:
   - name: front
     bind: "127.0.0.1:8443"
@@ -57,34 +58,36 @@ class Looks(Checked):
         self.assert_good(GOOD)
 
     def test_a_duplicate_key_is_an_error_at_each_level(self):
-        self.assert_error(GOOD + "workers: 2\n", 9, "workers")
-        self.assert_error(GOOD.replace("    to: back\n", "    to: back\n    to: back\n"), 6, "to")
-        self.assert_error(GOOD + "  back:\n    echo: true\n", 9, "back")
-        self.assert_error(GOOD + "log: {level: info, level: warn}\n", 9, "level")
+        self.assert_error(GOOD + "workers: 2\n", 10, "workers")
+        self.assert_error(GOOD.replace("    to: back\n", "    to: back\n    to: back\n"), 7, "to")
+        self.assert_error(GOOD + "  back:\n    echo: true\n", 10, "back")
+        self.assert_error(GOOD + "log: {level: info, level: warn}\n", 10, "level")
 
     def test_octal_looking_numbers_are_errors(self):
         self.assert_error(GOOD.replace("workers: 1", "workers: 010"), 1)
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"127.0.0.1:0443"'), 4)
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"127.0.0.1:08"'), 4)
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"127.0.0.1:0443"'), 5)
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"127.0.0.1:08"'), 5)
 
     def test_a_bare_double_colon_is_an_error_that_shows_the_bracket_form(self):
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"::"'), 4, r"\[::\]")
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"::443"'), 4, r"\[::\]")
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', "::"), 4)
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"::"'), 5, r"\[::\]")
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', '"::443"'), 5, r"\[::\]")
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', "::"), 5)
 
     def test_base_60_looking_values_are_no_numbers(self):
-        self.assert_error(GOOD.replace('"127.0.0.1:8443"', "22:22"), 4)
+        self.assert_error(GOOD.replace('"127.0.0.1:8443"', "22:22"), 5)
         self.assert_error(GOOD.replace("workers: 1", "workers: 1:30"), 1)
         self.assert_error("drain: 1:30\n" + GOOD, 1)
 
     def test_names_that_look_like_other_types_are_names(self):
-        for name in ("on", "no", "null", "1e3", "true", "0x10"):
+        for name in ("on", "no", "1e3", "true", "0x10"):
             with self.subTest(name=name):
                 named = GOOD.replace("name: front", f"name: {name}").replace("to: back", f"to: {name}")
                 self.assert_good(named.replace("  back:\n", f"  {name}:\n"))
+        self.assert_error(GOOD.replace("name: front", "name: null"), 4)
+        self.assert_error(GOOD.replace("  back:\n", "  null:\n"), 8)
 
     def test_tabs_are_errors(self):
-        self.assert_error(GOOD.replace("    to: back", "\tto: back"), 5)
+        self.assert_error(GOOD.replace("    to: back", "\tto: back"), 6)
 
     def test_anchors_and_merge_keys_mean_what_yaml_says_or_are_errors(self):
         once = GOOD.replace('servers: ["127.0.0.1:9"]', 'servers: &s ["127.0.0.1:9"]\n  other:\n    servers: *s')
@@ -93,13 +96,13 @@ class Looks(Checked):
         if done.returncode:
             self.assert_error(once, pattern="anchor|alias")
         merge = GOOD.replace('servers: ["127.0.0.1:9"]', '<<: {servers: ["127.0.0.1:9"]}')
-        self.assert_error(merge, 8, "<<|merge")
+        self.assert_error(merge, 9, "<<|merge")
 
     def test_a_misspelt_key_is_an_error_that_names_the_nearest(self):
         self.assert_error(GOOD.replace("workers", "wrokers"), 1, "workers", column=1)
-        self.assert_error(GOOD.replace("    bind:", "    bnid:"), 4, "bind", column=5)
-        self.assert_error(GOOD.replace("    servers:", "    serves:"), 8, "servers")
-        self.assert_error(GOOD + "log: {levle: info}\n", 9, "level")
+        self.assert_error(GOOD.replace("    bind:", "    bnid:"), 5, "bind", column=5)
+        self.assert_error(GOOD.replace("    servers:", "    serves:"), 9, "servers")
+        self.assert_error(GOOD + "log: {levle: info}\n", 10, "level")
 
     def test_a_byte_order_mark_and_crlf_change_nothing(self):
         self.assert_good(b"\xef\xbb\xbf" + GOOD.encode())
@@ -112,7 +115,7 @@ class Looks(Checked):
         for bad in ("5", "0", "0s", "-1", "-1s", "99999999999999999999", "99999999999999999999s", "5 parsecs", "366d",
                     "''", "[5s]", "{a: 5s}"):  # fmt: skip
             with self.subTest(value=bad):
-                self.assert_error(timeouts % bad, 6)
+                self.assert_error(timeouts % bad, 7)
         self.assert_good("buffer_memory: 64M\n" + GOOD)
         for bad in ("64", "-1M", "99999999999999999999G", "1.5G", "64 parsecs"):
             with self.subTest(value=bad):
@@ -148,22 +151,22 @@ class Looks(Checked):
 
     def test_references_and_values_out_of_range_are_errors(self):
         for line, change in {
-            5: ("to: back", "to: bakc"),
-            4: ('"127.0.0.1:8443"', '"127.0.0.1:70000"'),
-            3: ("name: front", "name: 'with space'"),
+            6: ("to: back", "to: bakc"),
+            5: ('"127.0.0.1:8443"', '"127.0.0.1:70000"'),
+            4: ("name: front", "name: 'with space'"),
             1: ("workers: 1", "workers: -1"),
-            8: ('["127.0.0.1:9"]', '[{address: "127.0.0.1:9", weight: 0}]'),
+            9: ('["127.0.0.1:9"]', '[{address: "127.0.0.1:9", weight: 0}]'),
         }.items():
             with self.subTest(change=change):
                 self.assertIn(change[0], GOOD)
                 self.assert_error(GOOD.replace(*change), line)
         twice = GOOD.replace("backends:", '  - {name: front, bind: ":9443", to: back}\nbackends:')
-        self.assert_error(twice, 6, "front")
+        self.assert_error(twice, 7, "front")
 
     def test_route_tests_that_cannot_hold_are_errors(self):
-        self.assert_error(GOOD.replace("to: back", "routes: [{sni: a.test, to: back}]"), 5, "sni|tls")
+        self.assert_error(GOOD.replace("to: back", "routes: [{sni: a.test, to: back}]"), 6, "sni|tls")
         self.assert_error(GOOD.replace("to: back", "to: back\n    routes: [{to: back}]"), pattern="routes|to")
-        self.assert_error(GOOD.replace("    to: back\n", ""), 3)
+        self.assert_error(GOOD.replace("    to: back\n", ""), 4)
 
     def test_all_errors_of_a_file_are_told_at_once_in_the_order_of_their_places(self):
         text = GOOD.replace("workers: 1", "workers: many").replace("bind:", "bnid:").replace("to: back", "to: nobody")
@@ -179,7 +182,7 @@ class Files(Checked):
     def tls(self, certificate, **tls):
         listener = {"name": "front", "bind": "127.0.0.1:0", "to": "back",
                     "tls": {"certificates": [certificate], **tls}}  # fmt: skip
-        return json.dumps({"listeners": [listener], "backends": {"back": {"echo": True}}}, indent=1)
+        return json.dumps(with_user({"listeners": [listener], "backends": {"back": {"echo": True}}}), indent=1)
 
     def assert_file_error(self, certificate, pattern, **tls):
         stderr = self.assert_error(self.tls(certificate, **tls), pattern=pattern)

@@ -1,5 +1,6 @@
 """Running out of descriptors is weather, not a fault: no spin, no flood, quick recovery (case 24)."""
 
+import os
 import resource
 import unittest
 
@@ -17,6 +18,7 @@ class AcceptStorm(EndToEnd):
     def test_without_descriptors_the_worker_stays_calm_and_service_returns(self):
         idle, neighbour = self.start_backend(record_patiently), self.start_backend(echo)
         proxy = self.start_proxy({
+            **({"user": "root"} if os.geteuid() == 0 else {}),  # prlimit wants the worker's user to be ours
             "listeners": [modes.PLAIN.listener(), modes.PLAIN.listener(to="echo", name="neighbour")],
             "backends": {"back": [idle.address], "echo": [neighbour.address]},
         })  # fmt: skip

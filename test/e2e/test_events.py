@@ -9,7 +9,7 @@ import unittest
 import certs
 import hellos
 import modes
-from backends import FullBacklog, echo, record_patiently
+from backends import FullBacklog, echo, record_patiently, stay
 from harness import EndToEnd, pause, scaled, until
 from streams import ORDERLY, TlsStream, connect_plain, connect_tls
 
@@ -131,9 +131,8 @@ class IdleStates(EndToEnd):
 
     def test_half_closed_clients_with_a_silent_backend_cost_no_cpu(self):
         def silent(stream):
-            request = stream.read_to_end()
-            stream.silent_for(30)
-            return request
+            stream.read_to_end()
+            stay(stream)
 
         proxy = self.start(silent)
         streams = [self.opened(mode.connect(proxy, mode.name)) for mode in modes.ALL]
@@ -147,7 +146,7 @@ class IdleStates(EndToEnd):
         def ends_first(stream):
             stream.send(b"bye")
             stream.finish()
-            stream.silent_for(30)
+            stay(stream)
 
         proxy = self.start(ends_first)
         streams = [self.opened(mode.connect(proxy, mode.name)) for mode in modes.ALL]
@@ -211,7 +210,7 @@ class Descriptors(EndToEnd):
         sinks = {}
         for mode in modes.ALL:
             sinks[mode.name] = self.start_backend(record_patiently)
-        proxy = self.start_proxy({**modes.in_all(sinks), "workers": 2, "log": {"level": "off"}})
+        proxy = self.start_proxy({**modes.in_all(sinks), "workers": 2})
         total = 0
         baseline = proxy.descriptors()
         workers = proxy.workers()

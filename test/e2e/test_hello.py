@@ -89,7 +89,7 @@ class SplitHello(EndToEnd):
         stream.send(large)
         stream.finish()
         self.assertEqual(self.backend.outcome().sha256, sha256(large))
-        stream = self.opened(connect_plain(proxy.address()))
+        stream = self.opened(connect_plain(proxy.address("terminating")))
         too_large = hellos.padded(hellos.MESSAGE, 30000)
         try:
             stream.send(hellos.records(too_large, 16000))

@@ -137,6 +137,7 @@ class OtherDeadlines(EndToEnd):
         })  # fmt: skip
         client = self.opened(connect_plain(proxy.address()))
         self.assertEqual(client.read_to_end().head, b"good")
+        client.finish()
         line = proxy.session(listener="front")
         self.assertEqual((line["tries"], line["server"]), (2, good.address))
         self.opened(connect_plain(proxy.address("alone"))).read_to_end()

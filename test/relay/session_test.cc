@@ -114,6 +114,22 @@ TEST_CASE("a session relays both ways and ends when both sides have ended", "[se
   CHECK(proxy.turn_until([&] { return proxy.sessions.size() == 0; }));
 }
 
+TEST_CASE("a reset that arrives together with the last bytes is noticed after them", "[session]") {
+  Server server;
+  Proxy proxy(plain_to(server.port));
+  os::Fd client = proxy.connect();
+  os::Fd backend;
+  REQUIRE(proxy.turn_until([&] { return static_cast<bool>(backend = server.accept()); }));
+  proxy.turn_until([] { return true; });
+  REQUIRE(support::write_all(client.get(), "last"));
+  const linger no_wait{1, 0};
+  ::setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &no_wait, sizeof(no_wait));
+  client.reset();
+  std::string got;
+  CHECK(proxy.turn_until([&] { return (got += support::read_available(backend.get())) == "last"; }));
+  CHECK(proxy.turn_until([&] { return proxy.sessions.size() == 0; }));
+}
+
 TEST_CASE("without half_close the end of one side ends the session, after its bytes", "[session]") {
   Server server;
   Proxy proxy(plain_to(server.port, ", half_close: false"));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/strings.h"
 #include "support/catch.h"
 #include "support/handshake.h"
 #include "support/tls_files.h"
@@ -446,7 +447,7 @@ std::string id_context(SSL_CTX* context, const Issued& certificate) {
   REQUIRE(handshake.done());
   unsigned int size = 0;
   const unsigned char* id = SSL_SESSION_get0_id_context(SSL_get0_session(handshake.server.get()), &size);
-  return {reinterpret_cast<const char*>(id), size};
+  return base::to_hex({reinterpret_cast<const char*>(id), size});
 }
 
 TEST_CASE("the session id context tells apart whatever decides who gets in", "[tls][context]") {
@@ -458,16 +459,18 @@ TEST_CASE("the session id context tells apart whatever decides who gets in", "[t
   client_auth.mode = config::ClientAuthMode::required;
   client_auth.ca = material.file("ca.pem", ca.pem());
   client_auth.crl = {material.file("crl.pem", make_crl(ca, {}))};
-  listener.tls.hosts = {host(material, {"pay.example"}, listener.tls.policy)};
+  listener.tls.hosts = {host(material, {"pay.example"}, listener.tls.policy),
+                        host(material, {"shop.example"}, listener.tls.policy)};
   const auto id_of = [&](const std::string& sni) {
     const auto contexts = material.make(listener);
     REQUIRE(contexts);
     return id_context(contexts->choose(sni).context, alice);
   };
   const std::string id = id_of("");
-  CHECK(id.size() == 32);
+  CHECK(id.size() == 64);
   CHECK(id_of("") == id);
   CHECK(id_of("pay.example") != id);
+  CHECK(id_of("pay.example") != id_of("shop.example"));
 
   std::vector<std::string> others{id};
   const auto check_new = [&] {
