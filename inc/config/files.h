@@ -30,11 +30,15 @@ class FileSource {
 
 using FileMap = std::map<std::string, std::string>;
 
+// Overwrites every content: there are private keys and passphrases among them.
+void wipe(FileMap& contents);
+
 // Reads from disk (relative paths under `directory`) and remembers every content it handed out, so
 // that one name has one content for the whole of a check.
 class DiskFiles final : public FileSource {
  public:
   explicit DiskFiles(std::string directory) : directory_(std::move(directory)) {}
+  ~DiskFiles() override { wipe(contents_); }
   base::Result<std::string> read(const std::string& path) override;
   base::Result<std::string> generated(const std::string& name,
                                       base::Result<std::string> (*make)(const std::string& name)) override;
@@ -49,6 +53,7 @@ class DiskFiles final : public FileSource {
 class RecordedFiles final : public FileSource {
  public:
   explicit RecordedFiles(FileMap contents) : contents_(std::move(contents)) {}
+  ~RecordedFiles() override { wipe(contents_); }
   base::Result<std::string> read(const std::string& path) override;
   base::Result<std::string> generated(const std::string& name,
                                       base::Result<std::string> (*make)(const std::string& name)) override;

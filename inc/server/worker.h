@@ -109,6 +109,7 @@ class Worker final : public Acceptor::Owner {
   Channel channel_;
   loop::IoEvent channel_event_;
   loop::Timer channel_timer_;  // while the channel is full
+  std::string damage_;         // of the last message that could not be used
 
   State state_ = State::serving;
   std::optional<Staged> staged_;

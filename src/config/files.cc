@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "os/fd.h"
@@ -41,6 +42,10 @@ base::Result<std::string> slurp(const std::string& shown, const std::string& pat
 }
 
 }  // namespace
+
+void wipe(FileMap& contents) {
+  for (auto& [name, content] : contents) ::explicit_bzero(content.data(), content.size());
+}
 
 base::Result<std::string> DiskFiles::read(const std::string& path) {
   if (const auto known = contents_.find(path); known != contents_.end()) return known->second;

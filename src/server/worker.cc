@@ -90,7 +90,8 @@ void Worker::on_channel(loop::IoNews) {
         break;
       case Received::Kind::damaged:
         log::error("the master's message cannot be used: {}", received.problem);
-        if (staged_) staged_->problem = received.problem;
+        damage_ = std::move(received.problem);
+        if (staged_) staged_->problem = damage_;
         break;
       case Received::Kind::closed:
         log::warn("the master is gone");
@@ -124,8 +125,7 @@ void Worker::handle(ListenSocket& message) {
 
 void Worker::handle(const Prepare& message) {
   if (!staged_ || staged_->id != message.id) {
-    // BeginGeneration did not arrive whole: see `damaged`.
-    say(Refused{message.id, "the configuration did not arrive"});
+    say(Refused{message.id, "the configuration did not arrive: " + damage_});
     return;
   }
   if (staged_->problem.empty()) staged_->problem = build_staged();

@@ -116,9 +116,13 @@ TEST_CASE("validity is judged at the time the configuration was checked first", 
   TlsFiles material;
   const config::Listener listener = listener_with(
       {material.certificate("old", issue({.common_name = "old", .valid_from = -7200, .valid_until = -60}))});
-  material.files()["\x01" "checked-at"] = std::to_string(std::time(nullptr) - 3600);
+  material.files()
+      ["\x01"
+       "checked-at"] = std::to_string(std::time(nullptr) - 3600);
   CHECK(material.make(listener) != nullptr);
-  material.files()["\x01" "checked-at"] = "not a number";
+  material.files()
+      ["\x01"
+       "checked-at"] = "not a number";
   CHECK(material.make(listener) == nullptr);
 }
 

@@ -69,7 +69,8 @@ TEST_CASE_METHOD(Fixture, "EAGAIN clears the ready bit and news sets it again", 
   CHECK(socket.may_write());
 }
 
-TEST_CASE_METHOD(Fixture, "a lost connection is a reset, lack of memory a failure, each with its errno", "[socket]") {
+TEST_CASE_METHOD(Fixture, "a lost connection is a reset, lack of memory a failure, each with its errno",
+                 "[socket]") {
   faults.recv = {support::fails(ECONNRESET), support::fails(ETIMEDOUT), support::fails(ENOMEM)};
   CHECK(socket.read(room).status == IoStatus::reset);
   CHECK(socket.read(room).status == IoStatus::reset);
