@@ -167,26 +167,6 @@ class Servers(EndToEnd):
         primary.stop()
         self.assertEqual({self.who_answers(proxy) for _ in range(4)}, {b"backup"})
 
-    def test_ipv6_and_unix_sockets_serve_on_both_sides(self):
-        six = self.start_backend(identify(b"six"), host="::1")
-        path = self.enterContext(tempfile.TemporaryDirectory(prefix="tlsproxy-e2e-")) + "/front.sock"
-        proxy = self.start_proxy({
-            "listeners": [
-                {"name": "six", "bind": "[::1]:0", "to": "six"},
-                {"name": "both", "bind": {"address": "[::]:0", "v6only": False}, "to": "six"},
-                {"name": "socket", "bind": f"unix:{path}", "to": "socket"},
-            ],
-            "backends": {"six": [six.address], "socket": {"respond": "over a socket\n"}},
-        })  # fmt: skip
-        for host, name in (("::1", "six"), ("127.0.0.1", "both"), ("::1", "both")):
-            stream = self.opened(connect_plain((host, proxy.port(name))))
-            stream.send(b"who?")
-            self.assertEqual(stream.read_to_end().head, b"six")
-        proxy.wait_log(rf"listening on unix:{path} \(listener socket\)")
-        self.assertEqual(self.opened(connect_plain(path)).read_to_end().head, b"over a socket\n")
-        clients = {line["client"] for line in proxy.sessions(listener="both")}
-        self.assertFalse([client for client in clients if "::ffff:" in client], "one spelling of IPv4 clients")
-
     def test_a_unix_socket_backend_is_reached(self):
         folder = self.enterContext(tempfile.TemporaryDirectory(prefix="tlsproxy-e2e-"))
         path = f"{folder}/back.sock"

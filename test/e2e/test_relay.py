@@ -9,6 +9,7 @@ import unittest
 import modes
 from harness import SANITIZED, EndToEnd, scaled, together, until
 from proxy import resident_kib
+from streams import ORDERLY
 
 MIB = 1024 * 1024
 BLOCK = os.urandom(MIB)  # repeated; its place in the stream shifts by the odd piece sizes below
@@ -64,69 +65,47 @@ class Watch:
         return self.peak - self.before
 
 
+def exchange(stream, total):
+    """Sends `total` bytes and at the same time reads to the peer's end; returns what came."""
+    sender = threading.Thread(target=lambda: (send_all(stream, total), stream.finish()))
+    sender.start()
+    received = stream.read_to_end(seconds=60)
+    sender.join()
+    return received
+
+
 class Bulk(EndToEnd):
     SIZE = scaled("E2E_BULK_BYTES", 1024 * MIB, 64 * MIB)
 
+    def exchanged(self, mode, proxy, backend, total):
+        """A new session's exchange, checked at both ends."""
+        index = len(backend.connections)
+        client = self.opened(mode.connect(proxy, patience=60))
+        expected = (total, sha256_of(total), ORDERLY)
+        for received in exchange(client, total), backend.outcome(index, seconds=60):
+            self.assertEqual((received.length, received.sha256, received.ending), expected)
+
+    def start(self, mode, total):
+        backend = self.enterContext(mode.backend(lambda stream: exchange(stream, total), patience=60))
+        return backend, self.start_proxy(mode.configuration(backend.address))
+
     def test_both_directions_at_once_arrive_whole_and_memory_does_not_follow(self):
-        def serve(stream):
-            sender = threading.Thread(target=lambda: (send_all(stream, self.SIZE), stream.finish()))
-            sender.start()
-            received = stream.read_to_end(seconds=60)
-            sender.join()
-            return received
-
-        expected = sha256_of(self.SIZE)
-        for mode, size in ((modes.TERMINATE, self.SIZE),):
-            backend = self.enterContext(mode.backend(serve, patience=60))
-            proxy = self.start_proxy(mode.configuration(backend.address))
-            self.exchange(mode, proxy, MIB)  # the first session may take what later ones share
-            client = self.opened(mode.connect(proxy, patience=60))
-            with Watch(proxy.worker()) as watch:
-                sender = threading.Thread(target=lambda: (send_all(client, size), client.finish()))
-                sender.start()
-                down = client.read_to_end(seconds=60)
-                sender.join()
-                up = backend.outcome(1, seconds=60)
-            self.assertEqual((down.length, down.sha256, down.ending), (size, expected, "orderly"))
-            self.assertEqual((up.length, up.sha256, up.ending), (size, expected, "orderly"))
-            if not SANITIZED:
-                self.assertLess(watch.growth_kib, 2048, "KiB by which the worker grew")
-            line = proxy.sessions()[-1]
-            self.assertEqual((line["reason"], line["bytes_to_client"], line["bytes_to_backend"]),
-                             ("finished", size, size))  # fmt: skip
-
-    def exchange(self, mode, proxy, size):
-        """A session that sends `size` bytes and reads what the backend has, as far as it goes."""
-        client = mode.connect(proxy, patience=60)
-        drain = threading.Thread(target=lambda: client.read_to_end(seconds=60))
-        drain.start()
-        send_all(client, size)
-        client.finish()
-        drain.join()
-        client.close()
+        backend, proxy = self.start(modes.TERMINATE, self.SIZE)
+        backend.serve = lambda stream: exchange(stream, MIB)
+        self.exchanged(modes.TERMINATE, proxy, backend, MIB)  # it may take what all later sessions share
+        backend.serve = lambda stream: exchange(stream, self.SIZE)
+        with Watch(proxy.worker()) as watch:
+            self.exchanged(modes.TERMINATE, proxy, backend, self.SIZE)
+        if not SANITIZED:
+            self.assertLess(watch.growth_kib, 2048, "KiB by which the worker grew")
+        line = proxy.session(bytes_to_client=self.SIZE)
+        self.assertEqual((line["reason"], line["bytes_to_backend"]), ("finished", self.SIZE))
 
     def test_every_mode_relays_both_directions_at_once(self):
-        size = 32 * MIB
-        expected = sha256_of(size)
-
-        def serve(stream):
-            sender = threading.Thread(target=lambda: (send_all(stream, size), stream.finish()))
-            sender.start()
-            received = stream.read_to_end(seconds=60)
-            sender.join()
-            return received
-
         for mode in modes.ALL:
             with self.subTest(mode=mode.name):
-                backend = self.enterContext(mode.backend(serve, patience=60))
-                proxy = self.start_proxy(mode.configuration(backend.address))
-                client = self.opened(mode.connect(proxy, patience=60))
-                sender = threading.Thread(target=lambda: (send_all(client, size), client.finish()))
-                sender.start()
-                down = client.read_to_end(seconds=60)
-                sender.join()
-                self.assertEqual((down.sha256, down.ending), (expected, "orderly"))
-                self.assertEqual(backend.outcome(seconds=60).sha256, expected)
+                backend, proxy = self.start(mode, 32 * MIB)
+                self.exchanged(mode, proxy, backend, 32 * MIB)
 
 
 class BackPressure(EndToEnd):
