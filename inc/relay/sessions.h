@@ -32,8 +32,8 @@ class Sessions {
   [[nodiscard]] std::size_t size_of_generation(std::uint64_t id) const;
 
   // Gives up what only bulk needed and nobody has needed since the last call (pipes). The worker calls it
-  // beside BlockPool::trim().
-  void trim();
+  // beside BlockPool::trim(), again and again while it returns true: something is left to give up.
+  bool trim();
 
   // Ends, in order, every session of a generation older than `id` (reason drain or stopped).
   void close_older_than(std::uint64_t id, record::CloseReason reason);

@@ -51,6 +51,11 @@ class PipePool {
   // Takes a pipe back; one that still holds bytes (its session broke off) is closed with them.
   void give_back(SplicePipePtr pipe);
 
+  void close_free() {
+    free_.clear();
+    fewest_free_ = 0;
+  }
+
   // Closes the pipes that were free all the time since the last call.
   void trim();
 

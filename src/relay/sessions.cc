@@ -47,7 +47,7 @@ struct Sessions::Impl final : SessionHost {
     log::debug("session {:016x}: {} by {}", record.id, record::to_string(record.reason),
                record::to_string(record.side));
     if (--by_generation_[session.generation().id()] == 0) by_generation_.erase(session.generation().id());
-    --count_;
+    if (--count_ == 0) pipes_.close_free();  // nobody is left to splice: no descriptor stays behind
     static_cast<base::Hook<SessionTag>&>(session).unlink();
     static_cast<base::Hook<WarmTag>&>(session).unlink();
     static_cast<base::Hook<buffer::WaiterTag>&>(session).unlink();
@@ -116,8 +116,9 @@ std::size_t Sessions::size_of_generation(std::uint64_t id) const {
   return found == impl_->by_generation_.end() ? 0 : found->second;
 }
 
-void Sessions::trim() {
+bool Sessions::trim() {
   impl_->pipes_.trim();
+  return impl_->pipes_.free() > 0;
 }
 
 void Sessions::close_older_than(std::uint64_t id, record::CloseReason reason) {

@@ -307,8 +307,8 @@ void Worker::on_pause_over() {
 // Runs only while there are sessions, or free blocks to give up: an idle worker sleeps.
 void Worker::on_trim() {
   service_->pool.trim();
-  service_->sessions.trim();
-  if (session_count() > 0 || service_->pool.bytes_held() > 0) trim_timer_.arm(kTrimInterval);
+  const bool has_spare = service_->sessions.trim();
+  if (session_count() > 0 || service_->pool.bytes_held() > 0 || has_spare) trim_timer_.arm(kTrimInterval);
 }
 
 }  // namespace tlsproxy::server
