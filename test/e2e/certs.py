@@ -84,8 +84,8 @@ class Authority:
 
     def _sign(self, key, cert, subject, extensions, kind, first_day=-1, last_day=30):
         request = cert.with_suffix(".csr")
-        openssl("req", "-config", self._cnf, "-new", "-newkey", *_KINDS[kind], "-noenc", "-keyout", key, "-out", request,
-                "-subj", subject)  # fmt: skip
+        openssl("req", "-config", self._cnf, "-new", "-newkey", *_KINDS[kind], "-noenc", "-keyout", key,
+                "-out", request, "-subj", subject)  # fmt: skip
         openssl("ca", "-batch", "-notext", "-config", self._cnf, "-in", request, "-out", cert,
                 "-startdate", _stamp(first_day), "-enddate", _stamp(last_day), *extensions)  # fmt: skip
 

@@ -183,7 +183,8 @@ class Proxy:
     def ports(self, listener):
         """The ports of a listener in the order they were bound."""
         found = re.findall(r"listening on (\S+) \(listener ([^)]+)\)", self.log())
-        return [int(address.rsplit(":", 1)[1]) for address, name in found if name == listener and "unix:" not in address]
+        addresses = [address for address, name in found if name == listener and "unix:" not in address]
+        return [int(address.rsplit(":", 1)[1]) for address in addresses]
 
     def port(self, listener="front"):
         return until(lambda: self.ports(listener), f"listener {listener} in the log")[-1]

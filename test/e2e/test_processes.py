@@ -1,5 +1,6 @@
 """Master and workers: signals, deaths, drains, privileges, and what the service manager hears."""
 
+import json
 import os
 import pathlib
 import pwd
@@ -238,9 +239,9 @@ class Privileges(EndToEnd):
 
     @unittest.skipUnless(os.geteuid() == 0, "only root has privileges to drop")
     def test_root_without_a_user_is_refused_and_told_what_to_set(self):
-        proxy = Proxy({"listeners": [], "backends": {}})
+        listener = {"name": "a", "bind": "127.0.0.1:0", "to": "b"}
+        proxy = Proxy(json.dumps({"listeners": [listener], "backends": {"b": {"echo": True}}}))
         self.addCleanup(proxy.discard)
-        proxy.write('{"listeners": [{"name": "a", "bind": "127.0.0.1:0", "to": "b"}], "backends": {"b": {"echo": true}}}')
         proxy.launch()
         self.assertEqual(proxy.wait_exit(), 1)
         self.assertRegex(proxy.log(), r"error.*\buser\b")
@@ -329,7 +330,8 @@ class LogsAndSignals(EndToEnd):
 
     def test_log_lines_have_time_level_and_process(self):
         proxy = self.start_proxy(answering("here"))
-        form = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d (debug|info|warn|warning|error) \[(master|worker \d+)\] "
+        time_form = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+        form = rf"^{time_form} (debug|info|warn|error) \[(master|worker \d+)\] "
         for line in proxy.log().splitlines():
             self.assertRegex(line, form)
 

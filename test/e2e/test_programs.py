@@ -141,7 +141,8 @@ class CurlAndNginx(WithPrograms):
     def fetch(self, proxy, name, *options):
         """The sha256 of what curl gets."""
         command = [self.curl, "-sS", "--fail", "--cacert", certs.root().cert, "--resolve",
-                   f"front.test:{proxy.port()}:127.0.0.1", *options, f"https://front.test:{proxy.port()}/{name}"]  # fmt: skip
+                   f"front.test:{proxy.port()}:127.0.0.1", *options,
+                   f"https://front.test:{proxy.port()}/{name}"]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
             digest = hashlib.file_digest(client.stdout, "sha256").hexdigest()
         self.assertEqual(client.returncode, 0)
@@ -173,7 +174,8 @@ class Redis(WithPrograms):
         self.serve([server, "--port", port, "--bind", "127.0.0.1", "--dir", self.folder, "--save", "",
                     "--appendonly", "no", "--daemonize", "no"], port)  # fmt: skip
         proxy = self.start_proxy(modes.TERMINATE.configuration(f"127.0.0.1:{port}"))
-        client = [cli, "-h", "127.0.0.1", "-p", proxy.port(), "--tls", "--cacert", certs.root().cert, "--sni", "front.test"]
+        client = [cli, "-h", "127.0.0.1", "-p", proxy.port(), "--tls", "--cacert", certs.root().cert,
+                  "--sni", "front.test"]  # fmt: skip
         self.assertEqual(self.run_client([*client, "PING"]).strip(), "PONG")
         value = "v" * 300_000
         self.assertEqual(self.run_client([*client, "-x", "SET", "key"], value).strip(), "OK")
