@@ -568,7 +568,8 @@ TEST_CASE("a self-signed certificate is made for any listener name and is never 
 }
 
 TEST_CASE("taking OpenSSL's errors empties the queue and tells the oldest ones", "[tls][errors]") {
-  OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS, nullptr);  // loads the texts of the errors, as making a context does
+  OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS,
+                   nullptr);  // loads the texts of the errors, as making a context does
   ERR_clear_error();
   CHECK(take_errors().empty());
   ERR_raise(ERR_LIB_SSL, SSL_R_NO_CIPHER_MATCH);
