@@ -16,6 +16,7 @@
 #include "server/candidate.h"
 #include "server/master.h"
 #include "server/pid_file.h"
+#include "tls/memory.h"
 #include "tls/version.h"
 
 namespace tlsproxy::server {
@@ -116,6 +117,7 @@ void describe(CLI::App& app, Options& options) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  tls::keep_record_nodes();  // before anything of OpenSSL's
   log::init();
   Options options;
   CLI::App app("TLS/TCP stream proxy. Runs in the foreground until told to end.", "tlsproxy");
