@@ -1,7 +1,8 @@
 """benchmark/counters.sh after everything is built: what a session, a round trip and a MiB cost, counted, not timed.
 
 System calls are counted from strace's log, heap use by heapcount.c, instructions by callgrind, each in a run of its own. The
-load is one session at a time, in lock step (lockstep.py), so every run counts the same.
+load is one session at a time, in lock step (lockstep.py), so every run counts the same. Calls and heap use are medians over
+the sessions or steps, so that what the subject does once a second by itself does not count.
 """
 
 import argparse
@@ -97,6 +98,16 @@ class Trace:
         processes.stop(self._process)
 
 
+def what_a_stop_costs(rig, trace):
+    """Calls that a SIGSTOP and its SIGCONT bring about by themselves."""
+    counted = []
+    for _ in range(20):
+        trace.calls()
+        rig.whole(lambda: None)
+        counted.append(len(trace.calls()))
+    return statistics.median(counted)
+
+
 def _traced(pid):
     return not re.search(r"^TracerPid:\s+0$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
 
@@ -105,6 +116,7 @@ def count_calls(subject, folder, cpus, counters, chosen):
     rig = lockstep.Rig(subject, folder, cpus)
     trace = Trace(folder, rig)
     try:
+        interruption = what_a_stop_costs(rig, trace)
         for name, times, step in patterns(rig, chosen.sessions, 200, CHUNKS_PER_MIB):
             for _ in range(WARM):
                 step()
@@ -115,7 +127,7 @@ def count_calls(subject, folder, cpus, counters, chosen):
                 sequences.append(tuple(trace.calls()))
             typical, often = collections.Counter(sequences).most_common(1)[0]
 
-            def median(wanted=None):
+            def median(wanted=None, sequences=sequences):
                 return statistics.median(sum(wanted is None or call in wanted for call in sequence) for sequence in sequences)
 
             if "64k" in name:
@@ -123,7 +135,7 @@ def count_calls(subject, folder, cpus, counters, chosen):
                 counters.put(f"{name}: other data calls", median(DATA - READS))
             elif "round trip" in name:
                 counters.put(f"{name}: data calls", median(DATA))
-            counters.put(f"{name}: system calls", median())
+            counters.put(f"{name}: system calls", median() - (interruption if "64k" in name else 0))
             counters.put(f"{name}: epoll_ctl", median({"epoll_ctl"}))
             counters.notes.append(f"{name} ({often} of {times} alike): {' '.join(typical)}")
         for kind in ("plain", "tls"):
@@ -152,6 +164,15 @@ class Heap:
         return sum(line[1] for line in lines), sum(line[2] for line in lines), sum(line[4] - line[5] for line in lines)
 
 
+    def of_each(self, rig, times, step):
+        """Medians of what a step adds: the pool's trimming, once a second, is in few of them."""
+        seen = [self.now(rig.workers)]
+        for _ in range(times):
+            step()
+            seen.append(self.now(rig.workers))
+        return [statistics.median(after[i] - before[i] for before, after in zip(seen, seen[1:])) for i in range(3)]
+
+
 def count_heap(subject, folder, cpus, counters, chosen):
     heap = Heap(folder)
     rig = lockstep.Rig(subject, folder, cpus, {"LD_PRELOAD": str(heap.library), "HEAPCOUNT": str(heap.file)})
@@ -159,20 +180,17 @@ def count_heap(subject, folder, cpus, counters, chosen):
         for name, times, step in patterns(rig, chosen.sessions, 200, CHUNKS_PER_MIB):
             for _ in range(WARM):
                 step()
-            before = heap.now(rig.workers)
-            for _ in range(times):
-                step()
-            after = heap.now(rig.workers)
+            allocations, asked, kept = heap.of_each(rig, times, step)
             scale = CHUNKS_PER_MIB if "64k" in name else 1
             shown = name.replace("64k", "MiB")
-            counters.put(f"{shown}: heap allocations", (after[0] - before[0]) / times * scale)
+            counters.put(f"{shown}: heap allocations", allocations * scale)
             if "session" in name:
-                counters.put(f"{shown}: heap bytes asked for", (after[1] - before[1]) / times)
-                counters.put(f"{shown}: heap bytes left behind", (after[2] - before[2]) / times)
+                counters.put(f"{shown}: heap bytes asked for", asked)
+                counters.put(f"{shown}: heap bytes left behind", kept)
         for tls in (False, True):
-            before = heap.now(rig.workers)
-            held = [rig.open(tls) for _ in range(50)]
-            counters.put(f"{'tls' if tls else 'plain'} session held: heap bytes", (heap.now(rig.workers)[2] - before[2]) / len(held))
+            held = []
+            kept = heap.of_each(rig, 50, lambda tls=tls, held=held: held.append(rig.open(tls)))[2]
+            counters.put(f"{'tls' if tls else 'plain'} session held: heap bytes", kept)
             for pair in held:
                 rig.close(*pair)
     finally:

@@ -102,6 +102,7 @@ class Client:
             except ssl.SSLWantReadError:
                 pass
             self._flush()
+            self._rig.settle()
         self._socket.shutdown(socket.SHUT_WR)
 
     def await_end(self):
