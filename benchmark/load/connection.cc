@@ -18,6 +18,7 @@ void Connection::open(Nanoseconds intended) {
   progress_ = now();
   has_more_ = false;
   watched_ = 0;
+  piece_ = 0;
   const std::uint64_t first = first_block(index_);
   switch (commons_.workload.exchange) {
     case Exchange::echo:
@@ -99,6 +100,7 @@ void Connection::fail(Cause cause) {
 }
 
 void Connection::serve(std::uint32_t events) {
+  if (has_more_) events |= EPOLLIN | EPOLLOUT;  // an event does not tell what was left
   has_more_ = false;
   note_progress();
   switch (state_) {
@@ -131,15 +133,16 @@ void Connection::push() {
       has_more_ = true;
       return;
     }
-    auto bytes = outgoing_.rest(commons_.out_block);
-    if (is_stream) bytes = bytes.first(std::min(bytes.size(), commons_.options.payload));
-    const Channel::Moved moved = channel_.write(bytes);
+    const auto rest = outgoing_.rest(commons_.out_block);
+    if (piece_ == 0) piece_ = std::min(rest.size(), commons_.options.payload);
+    const Channel::Moved moved = channel_.write(rest.first(piece_));
     step = moved.step;
     if (step != Step::done) break;
     commons_.traffic.bytes_sent += moved.bytes;
+    piece_ -= moved.bytes;
     const bool is_out = outgoing_.sent(moved.bytes);
     if (is_out && !is_stream) sending_ = false;
-    if (is_out || is_stream) step = channel_.flush();
+    if (piece_ == 0) step = channel_.flush();
   }
   if (step == Step::failed) return fail(channel_.cause());
   if (step == Step::ended) return fail(Cause::closed);

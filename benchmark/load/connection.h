@@ -77,7 +77,7 @@ class Connection {
   // Closes it as failed, now.
   void fail(Cause cause);
 
-  // Goes on after an event, or when has_more().
+  // Goes on after an event, and when has_more().
   void serve(std::uint32_t events);
 
   // Whether a turn ended with work left that no event will tell of. Reset by serve().
@@ -108,7 +108,8 @@ class Connection {
   std::uint32_t index_;
   State state_ = State::closed;
   bool busy_ = false;
-  bool sending_ = false;  // a block is not completely written yet
+  bool sending_ = false;   // a block is not completely written yet
+  std::size_t piece_ = 0;  // of the write that is under way: what is left
   bool has_more_ = false;
   std::uint32_t watched_ = 0;  // events asked of the poller; 0: not in its set
   Channel channel_;

@@ -115,7 +115,7 @@ void Generator::serve_events() {
   for (std::size_t count = ready_.size(); count > 0; --count) {
     const std::uint32_t slot = ready_.pop();
     slots_[slot].is_queued = false;
-    if (connections_[slot].has_more()) serve(slot, EPOLLIN | EPOLLOUT);
+    if (connections_[slot].has_more()) serve(slot, 0);
   }
 }
 

@@ -13,10 +13,13 @@ constexpr int kUsage = 2;
 constexpr std::size_t kLargestPayload = 64 * 1024 * 1024;
 constexpr std::size_t kMostConnections = 1'000'000;
 
+constexpr std::size_t kSessionsInFlight = 256;  // rate: what a subject may have to keep up with
+
 struct ModeTraits {
   Mode mode;
   std::size_t default_payload;
   std::size_t largest_payload;
+  std::size_t default_connections = 1;
 };
 
 const std::map<std::string, ModeTraits> kModes{
@@ -25,7 +28,7 @@ const std::map<std::string, ModeTraits> kModes{
     {"down", {Mode::down, kStreamBlock, kStreamBlock}},
     {"handshake", {Mode::handshake, 1, kLargestPayload}},
     {"resume", {Mode::resume, 1, kLargestPayload}},
-    {"rate", {Mode::rate, 1, kLargestPayload}},
+    {"rate", {Mode::rate, 1, kLargestPayload, kSessionsInFlight}},
     {"idle", {Mode::idle, 64, kLargestPayload}},
     {"message", {Mode::message, 200, kLargestPayload}},
 };
@@ -129,6 +132,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   options.think = think_ms / 1000;
   options.tls_options.is_1_3 = version == "1.3";
   if (options.payload == 0) options.payload = traits.default_payload;
+  if (options.connections == 0) options.connections = traits.default_connections;
   const auto parsed = os::SocketAddress::parse(address);
   if (!parsed) return refused("--connect: " + parsed.error().message);
   options.address = *parsed;

@@ -22,7 +22,7 @@ struct Options {
   bool tls = false;
   TlsOptions tls_options;
   std::size_t payload = 0;
-  std::size_t connections = 1;
+  std::size_t connections = 0;
   double seconds = 10;
   double warmup = 1;
   double rate = 0;   // a second

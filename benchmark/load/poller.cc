@@ -8,6 +8,12 @@ namespace tlsproxy::load {
 base::Result<Poller> Poller::make() {
   os::Fd fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!fd) return base::system_failure("epoll_create1", errno);
+  // Since Linux 5.11; without it time-outs are whole milliseconds, too coarse for a schedule.
+  epoll_event none{};
+  const timespec at_once{};
+  if (::epoll_pwait2(fd.get(), &none, 1, &at_once, nullptr) != 0) {
+    return base::system_failure("epoll_pwait2", errno);
+  }
   return Poller(std::move(fd));
 }
 

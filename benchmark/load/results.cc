@@ -69,9 +69,12 @@ nlohmann::ordered_json to_json(const Options& options, const Generator& generato
   const double seconds = to_seconds(end.time - begin.time);
   const double waiting = to_seconds(end.waited - begin.waited);
   const CpuTime cpu = end.cpu - begin.cpu;
-  const std::uint64_t bytes = relayed_bytes(workload_of(options), measurement);
-  const auto per_second = [seconds](std::uint64_t count) {
-    return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+  const Workload workload = workload_of(options);
+  const std::uint64_t bytes = relayed_bytes(workload, measurement);
+  // Scheduled operations belong to the window as planned, not to that from one turn of the loop to another.
+  const bool as_planned = workload.pace == Pace::scheduled && !generator.was_interrupted();
+  const auto per_second = [](std::uint64_t count, double time) {
+    return time > 0 ? static_cast<double>(count) / time : 0;
   };
 
   Json json{
@@ -86,11 +89,11 @@ nlohmann::ordered_json to_json(const Options& options, const Generator& generato
       {"seconds", seconds},
       {"interrupted", generator.was_interrupted()},
       {"bytes", bytes},
-      {"bytes_per_second", per_second(bytes)},
+      {"bytes_per_second", per_second(bytes, seconds)},
       {"bytes_sent", end.traffic.bytes_sent - begin.traffic.bytes_sent},
       {"bytes_received", end.traffic.bytes_received - begin.traffic.bytes_received},
       {"operations", measurement.operations},
-      {"operations_per_second", per_second(measurement.operations)},
+      {"operations_per_second", per_second(measurement.operations, as_planned ? options.seconds : seconds)},
       {"handshakes",
        {{"full", end.traffic.full_handshakes - begin.traffic.full_handshakes},
         {"resumed", end.traffic.resumed_handshakes - begin.traffic.resumed_handshakes}}},

@@ -19,20 +19,20 @@ int keep_ticket(SSL* ssl, SSL_SESSION* session) {
   return 1;  // the session is ours now
 }
 
+// In 1.2 the groups are also the curves that a certificate may have (RFC 8422, 5.1.1), so P-256 has to be
+// among them; the key exchange takes the first.
 base::Status pin(SSL_CTX* context, const TlsOptions& options) {
   const int version = options.is_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION;
+  std::string suite = options.is_1_3 ? "TLS_AES_128_GCM_SHA256" : "ECDHE+AESGCM";
+  std::string group = options.is_1_3 ? "X25519" : "X25519:P-256";
+  if (!options.suite.empty()) suite = options.suite;
+  if (!options.group.empty()) group = options.group;
+
   SSL_CTX_set_min_proto_version(context, version);
   SSL_CTX_set_max_proto_version(context, version);
-  if (options.is_1_3) {
-    const std::string suite = options.suite.empty() ? "TLS_AES_128_GCM_SHA256" : options.suite;
-    if (SSL_CTX_set_ciphersuites(context, suite.c_str()) != 1) return openssl_failure("--suite " + suite);
-  } else {
-    const std::string suite = options.suite.empty() ? "ECDHE+AESGCM" : options.suite;
-    if (SSL_CTX_set_cipher_list(context, suite.c_str()) != 1) return openssl_failure("--suite " + suite);
-  }
-  if (SSL_CTX_set1_groups_list(context, options.group.c_str()) != 1) {
-    return openssl_failure("--group " + options.group);
-  }
+  const auto set_suite = options.is_1_3 ? SSL_CTX_set_ciphersuites : SSL_CTX_set_cipher_list;
+  if (set_suite(context, suite.c_str()) != 1) return openssl_failure("--suite " + suite);
+  if (SSL_CTX_set1_groups_list(context, group.c_str()) != 1) return openssl_failure("--group " + group);
   return {};
 }
 

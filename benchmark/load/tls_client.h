@@ -26,8 +26,8 @@ using ContextPtr = std::unique_ptr<SSL_CTX, FreeContext>;
 
 struct TlsOptions {
   bool is_1_3 = true;
-  std::string suite;  // empty: TLS_AES_128_GCM_SHA256, for 1.2 ECDHE+AESGCM
-  std::string group = "X25519";
+  std::string suite;           // empty: TLS_AES_128_GCM_SHA256, for 1.2 ECDHE+AESGCM
+  std::string group;           // empty: X25519, for 1.2 X25519:P-256
   std::string server_name;     // empty: none is sent
   bool takes_tickets = false;  // sessions are kept for resumption
   // Persistent connections that move much: 64 KiB are read and written at once, at the price of as much
