@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   load::BackendOptions options;
 
   CLI::App app("A TCP backend for benchmarks: echoes, discards or sends.", "tlsproxy-backend");
+  app.option_defaults()->take_last();
   app.add_option("--listen", listen, "ADDR:PORT (port 0 takes a free one) or unix:PATH")->required();
   app.add_option("--mode", mode, "echo, sink or source")->check(CLI::IsMember(kServices));
   app.add_option("--bytes", options.stream_bytes, "source: length of each stream, 0 is endless")

@@ -91,6 +91,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   std::string version = "1.3";
 
   CLI::App app("Puts load on a TLS or TCP proxy and prints what came of it as JSON.", "tlsproxy-load");
+  app.option_defaults()->take_last();
   app.add_option("--connect", address, "ADDR:PORT or unix:PATH of the subject")->required();
   app.add_option("--mode", options.mode_name, "what to do")->required()->check(CLI::IsMember(kModes));
   app.add_flag("--tls", options.tls, "TLS, nothing verified");
@@ -114,7 +115,8 @@ CommandLine parse_command_line(int argc, char** argv) {
   app.add_flag("--tick", options.tick, "idle: then a message a second on each connection");
   app.add_option("--cpu", options.cpu, "run on this CPU only")->check(CLI::NonNegativeNumber);
   app.add_option("--watch", options.watch, "report the CPU time of this process; repeatable")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->take_all();
   app.add_flag("--announce", options.announce, "print lines when the measured window begins and ends");
   app.add_option("--sources", options.sources, "spread over so many addresses from 127.0.0.1 on")
       ->check(CLI::Range(1U, 250U));
