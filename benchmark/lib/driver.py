@@ -124,16 +124,29 @@ def fits(mode, variant, point, subject):
     return variant == "plain" and point != "resumed" or not subject.plain_only and variant == "tls"
 
 
+class Patience:
+    """How much a restless machine may lengthen a run: beyond it rows are marked, no longer repeated."""
+
+    def __init__(self, jobs, chosen):
+        planned = sum(sum(seconds_of(job, chosen)) for job in jobs)
+        self.repeats = 2 + len(jobs) // (8 if chosen.quick else 2)
+        self._total, self._once = (0.15 * planned + 5, 2) if chosen.quick else (0.5 * planned + 30, 20)
+
+    def for_calm(self, waited):
+        """Seconds to wait now, when so many have gone already."""
+        return max(0, min(self._once, self._total - waited))
+
+
 class Bench:
     """Everything that lives as long as a run: folder, certificate, ports, backends, the measured rows."""
 
-    def __init__(self, chosen, cpus, probe, work):
+    def __init__(self, chosen, cpus, probe, work, patience):
         self._chosen, self._cpus, self._probe, self._work = chosen, cpus, probe, work
+        self._patience = patience
         self._ports = subjects.Ports()
         self._tls_port, self._plain_port = self._ports.take(), self._ports.take()
         self._certificate = subjects.certificate(work, chosen.cert)
         self._backends = {}
-        self._held = {}
         self.rows = []
         self.repeats = self.waited = 0
 
@@ -154,7 +167,7 @@ class Bench:
         """Until the machine was calm before and after, at most ATTEMPTS times; every attempt is a row."""
         for attempt in range(1, ATTEMPTS + 1):
             asked = time.monotonic()
-            before, ratio_before = self._probe.wait_for_calm(2 if self._chosen.quick else 20)
+            before, ratio_before = self._probe.wait_for_calm(self._patience.for_calm(self.waited))
             self.waited += time.monotonic() - asked
             row = {"mode": job.mode.name, "variant": job.variant, "point": job.point, "subject": job.subject.name,
                    "connections": job.connections, "round": job.round + 1, "attempt": attempt, "unix_time": int(time.time())}  # fmt: skip
@@ -171,14 +184,10 @@ class Bench:
                 broken.append(f"probe {row['probe_ratio']:.1f} times its best")
             row |= {"valid": "no" if broken else "yes", "why": "; ".join(broken)}
             self.rows.append(row)
-            if not restless or attempt == ATTEMPTS or self._out_of_patience():
+            if not restless or attempt == ATTEMPTS or self.repeats >= self._patience.repeats:
                 return row
             self.repeats += 1
         raise AssertionError("the last attempt returns")
-
-    def _out_of_patience(self):
-        """A quick run ends in time even on a restless machine: its rows are then marked, not repeated."""
-        return self._chosen.quick and self.repeats >= 0.15 * len(self.rows) + 2
 
     def _once(self, job, row):
         """Starts the subject, loads it, fills the row; which rules it breaks."""
@@ -305,7 +314,6 @@ class Progress:
         self._jobs, self._begin = jobs, time.monotonic()
         self._rounds = {mode.name: 1 + max(job.round for job in jobs if job.mode is mode) for mode in {job.mode for job in jobs}}
         self._guess = sum(sum(seconds_of(job, chosen)) + 0.6 for job in jobs) / len(jobs)
-        self._width = 0
 
     def before(self, done):
         job = self._jobs[done]
@@ -360,7 +368,7 @@ def run(chosen, interrupted):
         stack.callback(probe.close)
         probe.wait_for_calm(0)
         facts = machine.provenance(ROOT, chosen.build) | {
-            "command": sys.argv[1:], "certificate": chosen.cert, "suite": subjects.SUITE, "group": subjects.GROUP,
+            "command": [argument.replace(f"{ROOT}/", "") for argument in sys.argv[1:]], "certificate": chosen.cert, "suite": subjects.SUITE, "group": subjects.GROUP,
             "congestion_control": congestion, "descriptors": limit,
             "cpus_used": {"subject": cpus.subject, "generator": cpus.generator, "method": cpus.method},
             "probe_best_us": probe.best, "rate": chosen.rate,
@@ -369,12 +377,13 @@ def run(chosen, interrupted):
         print(f"{len(jobs)} measurements; subject on CPU {cpus.subject} ({cpus.method}), generator and backend on CPU "
               f"{cpus.generator}; congestion control {congestion['during']}; probe at best "
               f"{', '.join(f'{us:.1f} us' for us in probe.best.values())}", file=sys.stderr)  # fmt: skip
-        bench = Bench(chosen, cpus, probe, work)
+        bench = Bench(chosen, cpus, probe, work, Patience(jobs, chosen))
         progress = Progress(jobs, chosen)
         try:
             for done, job in enumerate(jobs):
                 progress.before(done)
                 progress.after(job, bench.measure(job), bench.repeats)
+                table.write(folder / "rows.csv", bench.rows)
         except KeyboardInterrupt:
             interrupted.append(True)
             print("\ninterrupted: what has been measured is kept", file=sys.stderr)

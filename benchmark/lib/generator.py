@@ -1,8 +1,7 @@
 """Our load generator and backend, and wrk with an HTTP server as the independent pair."""
 
-import contextlib
 import json
-import pathlib
+import os
 import select
 import subprocess
 import time
@@ -69,10 +68,10 @@ class HttpBackend:
         files.mkdir(exist_ok=True)
         folder.chmod(0o755)
         for size in sizes:
-            (files / str(size)).write_bytes(bytes(size))
+            (files / str(size)).write_bytes(bytes(int(size)))
         (folder / "http.conf").write_text(f"""daemon off;
 worker_processes 1;
-user root root;
+{"user root root;" if os.geteuid() == 0 else ""}
 pid {folder}/http.pid;
 error_log /dev/null emerg;
 events {{ worker_connections 4096; }}

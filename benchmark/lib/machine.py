@@ -17,6 +17,7 @@ import time
 
 CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 PROBE_LIMIT = 1.6  # a CPU is busy with something else when its probe is this much above the best seen
+BUSY_LIMIT = 0.25  # of a CPU, before a measurement: others are at work; a tick is 0.1 of what is looked at
 
 
 class Unusable(Exception):
@@ -143,13 +144,20 @@ class Probe:
         return now, max(us / self.best[cpu] for cpu, us in now.items())
 
     def wait_for_calm(self, seconds):
-        """Looks until the machine is calm, at most `seconds`; what was seen last."""
+        """Looks until the probe is fast and the CPUs are idle, at most `seconds`; what was seen last."""
         end = time.monotonic() + seconds
         while True:
             now, ratio = self.look()
-            if ratio <= PROBE_LIMIT or time.monotonic() >= end:
+            if ratio <= PROBE_LIMIT and self._others() <= BUSY_LIMIT or time.monotonic() >= end:
                 return now, ratio
             time.sleep(0.5)
+
+    def _others(self):
+        """What part of the busier CPU is used while we sleep."""
+        seconds = 0.1
+        before = [cpu_busy(cpu) for cpu in self._cpus]
+        time.sleep(seconds)
+        return max(cpu_busy(cpu) - busy for cpu, busy in zip(self._cpus, before)) / seconds
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ def point_name(key, with_connections):
         size = int(point)
         point = f"{size // 2**20} MiB" if size >= 2**20 and size % 2**20 == 0 else (
             f"{size // 1024} KiB" if size >= 1024 and size % 1024 == 0 else f"{size} B")  # fmt: skip
-    return f"{point} × {connections}" if with_connections else point
+    return f"{point} × {connections}" if with_connections and connections != "0" else point
 
 
 def several_connections(keys):
@@ -125,7 +125,8 @@ def ratio_table(results, keys, metric):
     if not lines:
         return ""
     head = [MODES[keys[0][0]].x, "tlsproxy : nginx", "tlsproxy : best peer", "against the best"]
-    return f"\ntlsproxy against its peers, {metric.title}\n\n" + markdown(head, lines)
+    better = "above 1 is better" if metric.higher else "below 1 is better"
+    return f"\ntlsproxy against its peers, {metric.title} ({better})\n\n" + markdown(head, lines)
 
 
 def behind(results):
@@ -133,7 +134,7 @@ def behind(results):
     lines = []
     for (mode, variant), keys in results.groups().items():
         for metric in MODES[mode].metrics:
-            if not metric.judged:
+            if not metric.judged or mode == "cross":  # which measures again what other modes do
                 continue
             for key in keys:
                 ours, best = results.figure(key, OURS, metric), results.best_peer(key, metric)
