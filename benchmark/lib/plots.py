@@ -14,6 +14,18 @@ _COLOURS = {
 _PERCENTILES = (("p50_us", 2), ("p90_us", 10), ("p99_us", 100), ("p999_us", 1000))
 
 
+def name_of(key, with_connections=False):
+    """How a point is called: sizes in their largest whole unit."""
+    mode, _, point, connections = key
+    if mode in ("bulk", "up", "down"):
+        size = int(point)
+        for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")):
+            if size >= unit and size % unit == 0:
+                point = f"{size // unit} {name}"
+                break
+    return f"{point} × {connections}" if with_connections and connections != "0" else point
+
+
 def _gnuplot(template, folder, name, series, **texts):
     """`series` is a list of (subject, lines of a data block); writes NAME.svg."""
     data = folder / f"{name}.dat"
@@ -41,7 +53,7 @@ def _lines(results, keys, subjects, metric, relative_to=None):
             if found is None or relative_to and (base is None or base.median == 0):
                 continue
             scale = base.median if base else 1
-            points.append((key[2], found.median / scale, (found.spread or 0) / scale))
+            points.append((key[2], found.median / scale, (found.spread or 0) / scale, f'"{name_of(key)}"'))
         if points:
             series.append((subject, points))
     return series
@@ -55,7 +67,7 @@ def _bars(results, keys, subjects, metric):
         for place, key in enumerate(keys):
             found = results.figure(key, subject, metric)
             if found is not None:
-                points.append((place, found.median, found.spread or 0, f'"{key[2]}"'))
+                points.append((place, found.median, found.spread or 0, f'"{name_of(key)}"'))
         if points:
             series.append((subject, points))
     return series

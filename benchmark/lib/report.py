@@ -76,15 +76,6 @@ def markdown(head, lines):
     return "\n".join(text) + "\n"
 
 
-def point_name(key, with_connections):
-    mode, _, point, connections = key
-    if mode == "bulk" or mode in ("up", "down"):
-        size = int(point)
-        point = f"{size // 2**20} MiB" if size >= 2**20 and size % 2**20 == 0 else (
-            f"{size // 1024} KiB" if size >= 1024 and size % 1024 == 0 else f"{size} B")  # fmt: skip
-    return f"{point} × {connections}" if with_connections and connections != "0" else point
-
-
 def several_connections(keys):
     return len({key[3] for key in keys}) > 1
 
@@ -96,7 +87,7 @@ def metric_table(results, keys, metric):
     for key in keys:
         figures = [results.figure(key, subject, metric) for subject in subjects]
         if any(figures):
-            lines.append([point_name(key, many), *(found.text() if found else "–" for found in figures)])
+            lines.append([plots.name_of(key, many), *(found.text() if found else "–" for found in figures)])
     if not lines:
         return ""
     unit = f", {metric.unit}" if metric.unit else ""
@@ -120,7 +111,7 @@ def ratio_table(results, keys, metric):
         against = change(best[1], ours)
         if against is None:
             continue
-        lines.append([point_name(key, several_connections(keys)), f"{1 + shipped.part:.2f}" if shipped else "–",
+        lines.append([plots.name_of(key, several_connections(keys)), f"{1 + shipped.part:.2f}" if shipped else "–",
                       f"{1 + against.part:.2f} ({best[0]})", verdict_words(against, metric.higher)])  # fmt: skip
     if not lines:
         return ""
@@ -142,8 +133,8 @@ def behind(results):
                 if difference is None or (difference.part >= 0 if metric.higher else difference.part <= 0):
                     continue
                 sure = {"worse": "outside the spread", "same": "inside the spread"}.get(difference.verdict(metric.higher), "one round")
-                lines.append([f"{mode} {variant}", point_name(key, several_connections(keys)), metric.title, ours.text(),
-                              f"{best[1].text()} ({best[0]})", f"{1 + difference.part:.2f}", sure])  # fmt: skip
+                lines.append([f"{mode} {variant}", plots.name_of(key, several_connections(keys)), metric.title, ours.text(),
+                              f"{best[1].text()} ({best[0]})", f"{1 + difference.part:.3f}", sure])  # fmt: skip
     if not lines:
         return "Nowhere: at every point measured its median is at or ahead of the best peer's.\n"
     return markdown(["mode", "point", "figure", "tlsproxy", "best peer", "ratio", "difference"], lines)
@@ -157,7 +148,7 @@ def validity(results):
         text += " (" + ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common()) + ")"
     text += f". Measurements repeated: {results.facts.get('repeats', 'unknown')}"
     text += f"; seconds waited for a calm machine: {results.facts.get('seconds_waited_for_calm', 'unknown')}.\n"
-    lost = [f"{mode} {variant} {point_name(key, True)}: {subject}" for (mode, variant), keys in results.groups().items() for key in keys
+    lost = [f"{mode} {variant} {plots.name_of(key, True)}: {subject}" for (mode, variant), keys in results.groups().items() for key in keys
             for subject in {row["subject"] for row in results.all if table.key(row) == key}
             if not any(table.key(row) == key and row["subject"] == subject for row in results.rows)]  # fmt: skip
     if lost:
@@ -262,7 +253,7 @@ def compare(old, new, only):
                     verdict = difference.verdict(metric.higher)
                     counts[verdict] += 1
                     spread = "unknown" if difference.spread is None else f"±{100 * difference.spread:.1f}%"
-                    lines.append([f"{mode} {variant}", point_name(key, several_connections(keys)), metric.title, subject, one.text(),
+                    lines.append([f"{mode} {variant}", plots.name_of(key, several_connections(keys)), metric.title, subject, one.text(),
                                   two.text(), f"{100 * difference.part:+.1f}%", spread, verdict])  # fmt: skip
     if not lines:
         return "nothing in common\n"

@@ -11,9 +11,7 @@ set ytics nomirror
 set xtics nomirror scale 0
 n = words(names)
 w = 0.8 / n
-set boxwidth w * 0.9
-set xrange [-0.5:*]
-set offsets 0, 0.5, 0, 0
-plot for [i=1:n] data index i-1 using ($1 + (i - 0.5) * w - 0.4):2:($1) with boxes lc rgb word(colours, i) title word(names, i), \
-     for [i=1:n] data index i-1 using ($1 + (i - 0.5) * w - 0.4):2:3 with yerrorbars lc rgb "#333333" pt -1 notitle, \
-     data index 0 using 1:(0):xtic(4) with points pt -1 notitle
+set offsets 0.5, 0.5, 0, 0
+plot for [i=1:n] data index i-1 using ($1 + (i - 0.5) * w - 0.4):2:(0.9 * w) with boxes lc rgb word(colours, i) title word(names, i), \
+     for [i=1:n] data index i-1 using ($1 + (i - 0.5) * w - 0.4):2:3 with yerrorbars lc rgb "#333333" pt 0 ps 0 notitle, \
+     data index 0 using 1:(0):xtic(4) with lines lw 0 notitle
