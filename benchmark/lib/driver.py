@@ -163,6 +163,11 @@ class Bench:
     def _points(self):
         return self._chosen.points.replace(",", " ").split() if self._chosen.points else MODES["cross"].points
 
+    def try_each(self, competitors):
+        """Starts every subject once, so that one that cannot be used is known before anything is measured."""
+        for subject in competitors:
+            subject.start(self._work, self._cpus, self._tls_port, self._plain_port, self._plain_port, self._certificate).stop()
+
     def measure(self, job):
         """Until the machine was calm before and after, at most ATTEMPTS times; every attempt is a row."""
         for attempt in range(1, ATTEMPTS + 1):
@@ -378,6 +383,7 @@ def run(chosen, interrupted):
               f"{cpus.generator}; congestion control {congestion['during']}; probe at best "
               f"{', '.join(f'{us:.1f} us' for us in probe.best.values())}", file=sys.stderr)  # fmt: skip
         bench = Bench(chosen, cpus, probe, work, Patience(jobs, chosen))
+        bench.try_each(competitors)
         progress = Progress(jobs, chosen)
         try:
             for done, job in enumerate(jobs):

@@ -128,8 +128,7 @@ class Rig:
                                             env={**os.environ, **(environment or {})})  # fmt: skip
         for port in (self._tls_port, self._plain_port):
             subjects.await_listener(port, self._process, subject.name, _PATIENCE)
-        time.sleep(0.2)
-        family = processes.tree(self._process.pid)
+        family = subjects.await_family(self._process, subject.family, subject.name, _PATIENCE)
         self.workers = [pid for pid in family if pid != self._process.pid] or family
         self.settle()
         self._forget_trials()

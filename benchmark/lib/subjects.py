@@ -18,6 +18,7 @@ import processes
 
 SUITE = "TLS_AES_128_GCM_SHA256"
 GROUP = "X25519"
+SPLICE_PIPES = 256  # what haproxy may open of them; they cost descriptors that held connections need
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -61,6 +62,21 @@ class Ports:
         raise machine.Unusable(f"no free port from {self._next} on")
 
 
+def await_family(process, number, what, seconds=10):
+    """The ids of the process and what it has started, once they are as many as they should be and stay so.
+
+    A master listens before its worker is there.
+    """
+    end, before = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        now = processes.tree(process.pid)
+        if len(now) == number and now == before:
+            return now
+        before = now
+        time.sleep(0.05)
+    raise machine.Unusable(f"{what} has {len(before)} processes after {seconds} s, expected {number}")
+
+
 def await_listener(port, process, what, seconds=10):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -80,6 +96,7 @@ class Subject:
     package = None
     plain_only = False
     proxies = True
+    family = 2  # processes: a master and its worker
 
     def __init__(self, name, program, tuned=""):
         self.name, self.program, self.tuned = name, program, tuned
@@ -110,16 +127,15 @@ class Subject:
         try:
             for port in (tls_port, plain_port):
                 await_listener(port, process, self.name)
+            return Running(process, await_family(process, self.family, self.name))
         except machine.Unusable as problem:
             processes.stop(process)
             raise machine.Unusable(f"{problem}; it said: {(folder / f'{self.name}.out').read_text()[-800:]}") from None
-        return Running(process)
 
 
 class Running:
-    def __init__(self, process):
-        self._process = process
-        self.pids = processes.tree(process.pid)
+    def __init__(self, process, pids):
+        self._process, self.pids = process, pids
 
     def unchanged(self):
         return processes.tree(self._process.pid) == self.pids
@@ -200,6 +216,7 @@ def stream_module(program):
 
 
 class Haproxy(Subject):
+    family = 1
     file = "haproxy.cfg"
     package = "haproxy"
     version_flags = ["-v"]
@@ -213,7 +230,8 @@ class Haproxy(Subject):
         user = "user nobody\n  group nogroup\n  " if os.geteuid() == 0 else ""
         text = f"""global
   {user}nbthread 1
-  maxconn {(descriptors() - 200) // 2}
+  maxconn {(descriptors() - 200 - 2 * SPLICE_PIPES) // 2}
+  maxpipes {SPLICE_PIPES}
   {self._global}
 defaults
   mode tcp
