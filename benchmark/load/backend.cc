@@ -13,7 +13,7 @@
 namespace tlsproxy::load {
 namespace {
 
-constexpr std::size_t kMostClients = 128 * 1024;
+constexpr std::size_t kMostClients = std::size_t{128} * 1024;
 constexpr int kAcceptsPerTurn = 64;
 constexpr int kStepsPerTurn = 16;
 constexpr int kBacklog = 65535;  // the system takes as much of it as net.core.somaxconn allows

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,9 +33,7 @@ void print(const Json& json) {
   std::fflush(stdout);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::string listen;
   std::string mode = "echo";
   int cpu = -1;
@@ -85,4 +84,15 @@ int main(int argc, char** argv) {
          {"failed", counts.failed},
          {"cpu", {{"user", time.user}, {"system", time.system}}}});
   return kDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tlsproxy-backend: %s\n", error.what());
+    return kError;
+  }
 }

@@ -17,8 +17,8 @@ constexpr std::size_t kMarkSize = 8;
 
 // Blocks of streams in one direction, and how many of them the sink acknowledges at once: each
 // acknowledgement is a block of 8 bytes, numbered from kFirstAcknowledgement.
-constexpr std::size_t kStreamBlock = 64 * 1024;
-constexpr std::size_t kAcknowledgedBytes = 1024 * 1024;
+constexpr std::size_t kStreamBlock = std::size_t{64} * 1024;
+constexpr std::size_t kAcknowledgedBytes = std::size_t{1024} * 1024;
 constexpr std::uint64_t kFirstAcknowledgement = 1;
 
 // The first block's number for the connection with this index.

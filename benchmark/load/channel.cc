@@ -10,7 +10,7 @@
 namespace tlsproxy::load {
 namespace {
 
-constexpr std::size_t kLargestRecord = 16 * 1024;
+constexpr std::size_t kLargestRecord = std::size_t{16} * 1024;
 
 Cause cause_of_connect(int error) {
   switch (error) {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kOpeningAtOnce = 64;
 constexpr Nanoseconds kRecovery = 10'000'000;
 constexpr Nanoseconds kCheckEvery = kSecond;
-constexpr std::size_t kReadSize = 64 * 1024;
+constexpr std::size_t kReadSize = std::size_t{64} * 1024;
 constexpr std::uint64_t kHopelessRounds = 20;
 
 // Tags are the slots; these two are none.
@@ -134,7 +134,7 @@ void Generator::serve_again(const Connection& connection) {
 
 // The next instant at which something is to be done without an event.
 Nanoseconds Generator::deadline() const {
-  if (!ready_.empty()) return 0;
+  if (!ready_.empty() || (phase_ == Phase::opening && can_open())) return 0;
   Nanoseconds next = next_check_;
   if (phase_ == Phase::warming) next = std::min(next, window_begin_);
   if (phase_ == Phase::measuring) next = std::min(next, window_end_);
@@ -149,9 +149,12 @@ Nanoseconds Generator::deadline() const {
 
 // --- opening ------------------------------------------------------------------------------------
 
+bool Generator::can_open() const {
+  return asked_to_open_ < connections_.size() && asked_to_open_ - settled_ < kOpeningAtOnce;
+}
+
 void Generator::open_some() {
-  for (std::size_t i = 0; i < kOpeningAtOnce; ++i) {
-    if (asked_to_open_ == connections_.size() || asked_to_open_ - settled_ >= kOpeningAtOnce) return;
+  for (std::size_t i = 0; i < kOpeningAtOnce && can_open(); ++i) {
     Connection& connection = connections_[asked_to_open_++];
     connection.open(now());
     serve_again(connection);

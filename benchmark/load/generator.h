@@ -61,6 +61,7 @@ class Generator final : private ConnectionOwner {
   void serve_events();
   void serve(std::uint32_t slot, std::uint32_t events);
   void serve_again(const Connection& connection);
+  [[nodiscard]] bool can_open() const;
   void open_some();
   void start_due(Nanoseconds time);
   void start(std::uint32_t slot, Nanoseconds intended);

@@ -1,6 +1,8 @@
 // tlsproxy-load: options in, a run, JSON out. See INTERFACE.md.
 #include <csignal>
 #include <cstdio>
+#include <exception>
+#include <string>
 
 #include "generator.h"
 #include "options.h"
@@ -21,9 +23,7 @@ int complain(const std::string& text) {
   return kError;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const load::CommandLine command_line = load::parse_command_line(argc, argv);
   if (!command_line.runs) return command_line.exit_status;
   const load::Options& options = command_line.options;
@@ -46,4 +46,15 @@ int main(int argc, char** argv) {
   std::puts(load::to_json(options, **generator).dump().c_str());
   if (!ran) return complain(ran.error().message);
   return kDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tlsproxy-load: %s\n", error.what());
+    return kError;
+  }
 }

@@ -83,7 +83,9 @@ def start(address, mode, *options, **popen):
 
 
 def finish(process, status=0):
-    output, complaints = process.communicate(timeout=30)
+    with process:
+        process.wait(timeout=30)
+        output, complaints = process.stdout.read(), process.stderr.read()
     if process.returncode != status:
         raise AssertionError(f"status {process.returncode}: {complaints}")
     return json.loads(output.splitlines()[-1])
@@ -152,6 +154,13 @@ class Measures(unittest.TestCase):
         self.assertEqual(result["open"], 20)
         self.assertAlmostEqual(result["operations"], 20, delta=1)
         self.assertEqual(backend.counts["open_most"], 20)
+
+    def test_many_connections_are_opened_without_a_pause(self):
+        with Backend("echo") as backend:
+            begin = time.monotonic()
+            result = load(backend.address, "message", "--connections", "1000", "--think", "100")
+        self.assertEqual(result["open"], 1000)
+        self.assertLess(time.monotonic() - begin, 5)
 
     def test_think_time_limits_the_rate(self):
         with Backend("echo") as backend:

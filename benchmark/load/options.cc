@@ -10,7 +10,7 @@ namespace tlsproxy::load {
 namespace {
 
 constexpr int kUsage = 2;
-constexpr std::size_t kLargestPayload = 64 * 1024 * 1024;
+constexpr std::size_t kLargestPayload = std::size_t{64} * 1024 * 1024;
 constexpr std::size_t kMostConnections = 1'000'000;
 
 constexpr std::size_t kSessionsInFlight = 256;  // rate: what a subject may have to keep up with

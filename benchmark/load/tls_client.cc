@@ -6,7 +6,7 @@
 namespace tlsproxy::load {
 namespace {
 
-constexpr std::size_t kAtOnce = 64 * 1024;
+constexpr std::size_t kAtOnce = std::size_t{64} * 1024;
 
 tl::unexpected<base::Error> openssl_failure(const std::string& what) {
   const char* reason = ERR_reason_error_string(ERR_get_error());
