@@ -172,8 +172,8 @@ void Connection::take(std::span<const std::uint8_t> bytes) {
   }
   if (!busy_) return fail(Cause::mismatch);  // an answer to nothing
   if (taken.blocks == 0) return;
-  if (taken.blocks > 1 || !incoming_.at_edge() || sending_)
-    return fail(Cause::mismatch);  // more than was sent
+  const bool is_more_than_sent = taken.blocks > 1 || !incoming_.at_edge() || sending_;
+  if (is_more_than_sent) return fail(Cause::mismatch);
   busy_ = false;
   owner_.completed(*this, 1);
 }
