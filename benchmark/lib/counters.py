@@ -7,6 +7,7 @@ the sessions or steps, so that what the subject does once a second by itself doe
 
 import argparse
 import collections
+import math
 import mmap
 import os
 import pathlib
@@ -273,6 +274,21 @@ def budgets():
     return found
 
 
+_MARGINS = {"instructions": 1.02, "heap bytes": 1.01}  # what differs a little from one run, or one libc, to the next
+
+
+def write_budgets(counters):
+    """What was counted becomes the most that is allowed."""
+    known = budgets()
+    for name, value in counters.values.items():
+        margin = next((part for kind, part in _MARGINS.items() if kind in name), 1)
+        known[name] = math.ceil(value * margin) if margin > 1 else value
+    lines = [f"{name}\t{limit:g}" if limit < 1e6 else f"{name}\t{limit:.0f}" for name, limit in known.items()]
+    BUDGETS.write_text("# What benchmark/counters.sh counts, and the most that it may be. Calls and allocations are exact;\n"
+                       "# instructions have 2 % of room, bytes 1 %. Written by counters.sh --write-budgets.\n"
+                       + "\n".join(lines) + "\n")  # fmt: skip
+
+
 def show(counters, limits):
     """The table; the names of what is over its budget."""
     width = max(map(len, counters.values))
@@ -297,6 +313,7 @@ def main():
     parser.add_argument("-s", "--subject", default="tlsproxy", help="for another there are no budgets")
     parser.add_argument("-n", "--sessions", type=int, default=100, help="sessions to count over")
     parser.add_argument("-v", "--verbose", action="store_true", help="the calls of each step in their order as well")
+    parser.add_argument("--write-budgets", action="store_true", help="make what is counted the new budgets")
     chosen = parser.parse_args()
     kinds = {"calls": count_calls, "heap": count_heap, "instructions": count_instructions}
     counters = Counters()
@@ -324,6 +341,8 @@ def main():
         return 2
     except KeyboardInterrupt:
         return 130
+    if chosen.write_budgets and chosen.subject == "tlsproxy":
+        write_budgets(counters)
     over = show(counters, budgets() if chosen.subject == "tlsproxy" else {})
     if chosen.verbose:
         print("\n" + "\n\n".join(counters.notes))

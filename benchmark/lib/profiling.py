@@ -1,6 +1,7 @@
 """benchmark/profile.sh after everything is built: where a subject's time goes under a load of bench.sh's."""
 
 import argparse
+import collections
 import pathlib
 import re
 import shutil
@@ -58,10 +59,20 @@ def show_perf(chosen, subject, mode, cpus, work):
         return Tool(["perf", "record", "-q", "-e", "cpu-clock", "-F", 1997, "-o", data, "-p", ",".join(map(str, pids))])
 
     under_load(chosen, subject, mode, cpus, work, tool)
-    for title, sort, most in (("by library", "dso", 12), ("by symbol", "dso,symbol", chosen.lines)):
-        told = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", sort], capture_output=True, text=True)
-        lines = [line.rstrip() for line in told.stdout.splitlines() if re.match(r"\s*[\d.]+%", line)]
-        print(f"\nCPU time {title} (perf, cpu-clock)\n" + "\n".join(lines[:most]))
+    told = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol"], capture_output=True, text=True)
+    by_library, by_symbol = collections.Counter(), collections.Counter()
+    for line in told.stdout.splitlines():
+        if found := re.match(r"\s*([\d.]+)%\s+(\S+)\s+\[(.)\] (.+?)(?:\s+-)*\s*$", line):
+            part, library, _, symbol = found.groups()
+            library = library.strip("[]")
+            by_library[library] += float(part)
+            by_symbol[library, "(no symbols)" if symbol.startswith("0x") else symbol] += float(part)
+    print("\nCPU time by library (perf, cpu-clock)")
+    for library, part in by_library.most_common(12):
+        print(f"{part:>8.2f}%  {library}")
+    print("\nCPU time by symbol (perf, cpu-clock)")
+    for (library, symbol), part in by_symbol.most_common(chosen.lines):
+        print(f"{part:>8.2f}%  {symbol}  [{library}]")
 
 
 def show_calls(chosen, subject, mode, cpus, work):
@@ -83,7 +94,7 @@ def show_calls(chosen, subject, mode, cpus, work):
 
 def show_instructions(chosen, subject, cpus, work):
     """Of the functions, by callgrind, while chunks of 64 KiB go up and down in lock step."""
-    mib = 4
+    mib = 32  # so many that start and stop do not show
 
     def load(rig):
         pair = rig.open(not chosen.plain)
@@ -93,7 +104,7 @@ def show_instructions(chosen, subject, cpus, work):
         rig.close(*pair)
 
     total = counters.instructions(subject, work, cpus, load)
-    print(f"\ninstructions (callgrind): {total / mib:,.0f} per relayed MiB of 64 KiB chunks, start and stop of the worker included")
+    print(f"\ninstructions (callgrind): {total / mib:,.0f} per relayed MiB of 64 KiB chunks")
     files = max((work / "callgrind").glob("out.*"), key=lambda path: path.stat().st_size)
     told = subprocess.run(["callgrind_annotate", "--auto=no", files], capture_output=True, text=True).stdout
     lines = [line for line in told.splitlines() if re.match(r"\s*[\d,]+ \(\s*[\d.]+%\)", line)]
