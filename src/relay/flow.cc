@@ -8,7 +8,6 @@
 namespace tlsproxy::relay {
 
 using transport::IoResult;
-using transport::IoStatus;
 
 Flow::Progress Flow::pump(Means& means, std::size_t& budget) {
   buffer::BlockPool& pool = means.blocks;
