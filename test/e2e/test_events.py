@@ -59,6 +59,7 @@ class SloppyDisconnects(EndToEnd):
         context = certs.client_context()
         good = connect_tls(proxy.address("neighbour"), context, "front.test")
         with Pulse(good) as pulse:
+            until(lambda: pulse.beats > 0 or pulse.error, "the echo's backend to be connected")
             baseline, place = proxy.descriptors(), proxy.log_position()
             for _ in range(self.COUNT):
                 stream = connect_tls(proxy.address(), context, "front.test")
