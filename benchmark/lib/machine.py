@@ -52,6 +52,9 @@ class Cpus:
         for root, prefix in ((pathlib.Path("/sys/fs/cgroup/cpuset"), "cpuset."),
                              (pathlib.Path("/sys/fs/cgroup"), "cpuset.")):  # fmt: skip
             folder = root / f"tlsproxy-benchmark-{os.getpid()}"
+            for left in root.glob("tlsproxy-benchmark-*"):  # of a run that was killed; one in use cannot be removed
+                with contextlib.suppress(OSError):
+                    left.rmdir()
             try:
                 folder.mkdir()
             except OSError:

@@ -153,11 +153,15 @@ def validity(results):
             if not any(table.key(row) == key and row["subject"] == subject for row in results.rows)]  # fmt: skip
     if lost:
         text += f"\nWithout a single valid row: {'; '.join(sorted(lost))}.\n"
-    tight = [row for row in results.rows if row["headroom"] is not None and row["headroom"] < LIMIT_HEADROOM]
+    tight = [row for row in results.rows if is_busy(row["headroom"]) and (row["subject_load"] or 0) < 1 - LIMIT_HEADROOM]
     if tight:
-        text += (f"\nIn {len(tight)} valid rows the generator's CPU was busy for over {1 - LIMIT_HEADROOM:.0%} of the window: figures "
-                 "per second are then what the generator can do, not the subject; figures per CPU-second are not touched.\n")  # fmt: skip
+        text += (f"\nIn {len(tight)} valid rows the generator's CPU had no time left and the subject's had: figures per second are then what "
+                 "the generator can do; figures per CPU-second are not touched.\n")  # fmt: skip
     return text
+
+
+def is_busy(headroom):
+    return headroom is not None and headroom < LIMIT_HEADROOM
 
 
 def plain_reason(text):
