@@ -315,6 +315,7 @@ def main():
     parser.add_argument("-v", "--verbose", action="store_true", help="the calls of each step in their order as well")
     parser.add_argument("--write-budgets", action="store_true", help="make what is counted the new budgets")
     chosen = parser.parse_args()
+    processes.end_in_order()
     kinds = {"calls": count_calls, "heap": count_heap, "instructions": count_instructions}
     counters = Counters()
     try:

@@ -7,7 +7,6 @@ import datetime
 import json
 import pathlib
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -277,10 +276,10 @@ class Bench:
         return []
 
 
-def settled(subject, start, seconds=3):
-    """Resident KiB after the load has gone, once it no longer falls."""
+def settled(subject, start, seconds=8):
+    """Resident KiB after the load has gone: the least within longer than any subject waits for a peer's end."""
     lowest, end = subject.memory()["rss"], time.monotonic() + seconds
-    while time.monotonic() < end and lowest > start:
+    while time.monotonic() < end and lowest > 1.05 * start:
         time.sleep(0.25)
         lowest = min(lowest, subject.memory()["rss"])
     return lowest
@@ -361,6 +360,8 @@ def run(chosen, interrupted):
     limit = subjects.descriptors()
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = chosen.output or ROOT / "build/bench" / f"{stamp}-{'+'.join(chosen.mode)}"
+    if (folder / "rows.csv").exists():
+        raise machine.Unusable(f"{folder} holds a run already")
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         stack.enter_context(machine.only_one())
@@ -373,7 +374,8 @@ def run(chosen, interrupted):
         stack.callback(probe.close)
         probe.wait_for_calm(0)
         facts = machine.provenance(ROOT, chosen.build) | {
-            "command": [argument.replace(f"{ROOT}/", "") for argument in sys.argv[1:]], "certificate": chosen.cert, "suite": subjects.SUITE, "group": subjects.GROUP,
+            "command": [argument.replace(f"{ROOT}/", "") for argument in sys.argv[1:]],
+            "certificate": chosen.cert, "suite": subjects.SUITE, "group": subjects.GROUP,
             "congestion_control": congestion, "descriptors": limit,
             "cpus_used": {"subject": cpus.subject, "generator": cpus.generator, "method": cpus.method},
             "probe_best_us": probe.best, "rate": chosen.rate,
@@ -399,10 +401,7 @@ def run(chosen, interrupted):
 
 
 def main():
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+    processes.end_in_order()
     chosen = options(sys.argv[1:])
     interrupted = []
     try:

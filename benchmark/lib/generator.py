@@ -127,7 +127,9 @@ def _patience(seconds):
 def run(build, arguments, port, window, subject, cpus, seconds, warmup, tls, held=None):
     """One run of tlsproxy-load: its JSON. `held()` is called while all connections of the mode `idle` are up."""
     command = [build / "benchmark/tlsproxy-load", "--connect", f"127.0.0.1:{port}", "--seconds", seconds,
-               "--warmup", warmup, "--announce", *(["--tls", "--suite", subjects.SUITE, "--group", subjects.GROUP] if tls else [])]  # fmt: skip
+               "--warmup", warmup, "--announce"]  # fmt: skip
+    if tls:
+        command += ["--tls", "--suite", subjects.SUITE, "--group", subjects.GROUP]
     for pid in subject.pids:
         command += ["--watch", pid]
     process = processes.start([*command, *arguments], cpus.enter_generator,

@@ -21,6 +21,8 @@ CPU_PER_OP = Metric("cpu_us_per_op", "CPU of the subject per operation", "us", h
 # In a closed loop a slow subject gets less to do, so its latency is no comparison: shown, not judged.
 LOOP_P50 = Metric("p50_us", "latency in the closed loop, median", "us", higher=False, judged=False)
 LOOP_P99 = Metric("p99_us", "latency in the closed loop, 99 of 100", "us", higher=False, judged=False)
+# So many connections take the generator to its limit as well; `message` is for latency.
+IDLE_P99 = Metric("p99_us", "latency of the messages, 99 of 100", "us", higher=False, judged=False)
 P50 = Metric("p50_us", "latency, median", "us", higher=False)
 P99 = Metric("p99_us", "latency, 99 of 100", "us", higher=False)
 P999 = Metric("p999_us", "latency, 999 of 1000", "us", higher=False)
@@ -83,11 +85,11 @@ MODES = {
         Mode("rate", "new connections at random instants, whatever the subject does; latency from the intended start",
              "connections/s", ("250", "500"), (512,), "echo", (P50, P99, P999, CPU_PER_OP), seconds=5, latency=True),
         Mode("idle", "held connections, and one message a second on each",
-             "connections", ("1000", "9000"), (0,), "echo", (PRIVATE, PSS, LEFT, CPU_PER_OP, P99), rounds=3,
+             "connections", ("1000", "9000"), (0,), "echo", (PRIVATE, PSS, LEFT, CPU_PER_OP, IDLE_P99), rounds=3,
              variants=("tls", "plain")),
         Mode("message", "200 bytes there and back on held connections, at random instants",
              "connections", ("100", "1000", "5000"), (0,), "echo", (P50, P99, P999, CPU_PER_OP), seconds=5,
-             latency=True),
+             warmup=2, latency=True),
         Mode("cross", "an independent generator (wrk, HTTP), and ours beside it",
              "load", ("wrk-64", "bulk-256", "wrk-1048576", "down-65536"), (32,), "echo",
              (PER_CPU_MB, PER_CPU_OPS), log_x=False),

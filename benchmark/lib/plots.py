@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import subprocess
 
+import rows as table
 from modes import MODES
 
 _TEMPLATES = pathlib.Path(__file__).resolve().parent / "plots"
@@ -76,7 +77,7 @@ def _bars(results, keys, subjects, metric):
 def _distribution(results, key, subjects):
     series = []
     for subject in subjects:
-        rows = [row for row in results.rows if row["subject"] == subject and (row["mode"], row["variant"], row["point"], row["connections"]) == key]
+        rows = [row for row in results.rows if row["subject"] == subject and table.key(row) == key]
         points = []
         for column, place in _PERCENTILES:
             values = sorted(row[column] for row in rows if row[column] is not None)

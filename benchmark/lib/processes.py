@@ -14,6 +14,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _alive = []
 
 
+def end_in_order():
+    """SIGINT and SIGTERM raise KeyboardInterrupt, once: a second one does not disturb the cleaning up.
+
+    Also where SIGINT was ignored, as in a script's background.
+    """
+
+    def interrupt(*_):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+
+
 def start(command, place, **how):
     """Starts `command` after `place()` has put the new process where it belongs.
 
@@ -21,6 +36,8 @@ def start(command, place, **how):
     """
 
     def prepare():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         place()
 

@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--build", type=pathlib.Path, default=driver.ROOT / "build/release", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    processes.end_in_order()
     mode = MODES[chosen.mode]
     tools = chosen.tools.replace(",", " ").split()
     try:

@@ -155,8 +155,8 @@ def validity(results):
         text += f"\nWithout a single valid row: {'; '.join(sorted(lost))}.\n"
     tight = [row for row in results.rows if is_busy(row["headroom"]) and (row["subject_load"] or 0) < 1 - LIMIT_HEADROOM]
     if tight:
-        text += (f"\nIn {len(tight)} valid rows the generator's CPU had no time left and the subject's had: figures per second are then what "
-                 "the generator can do; figures per CPU-second are not touched.\n")  # fmt: skip
+        text += (f"\nIn {len(tight)} valid rows the generator's CPU had no time left and the subject's had: figures per second "
+                 "are then what the generator can do; figures per CPU-second are not touched.\n")  # fmt: skip
     return text
 
 
