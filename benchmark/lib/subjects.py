@@ -288,11 +288,11 @@ class NoProxy:
 
 def all_subjects():
     """By name, in the order of the tables; programs may be replaced through the environment."""
-    tlsproxy = os.environ.get("TLSPROXY", str(_ROOT / "build/release/tlsproxy"))
-    nginx = os.environ.get("NGINX", shutil.which("nginx") or "/usr/sbin/nginx")
-    haproxy = os.environ.get("HAPROXY", shutil.which("haproxy") or "/usr/sbin/haproxy")
+    tlsproxy = os.environ.get("TLSPROXY") or str(_ROOT / "build/release/tlsproxy")
+    nginx = os.environ.get("NGINX") or shutil.which("nginx") or "/usr/sbin/nginx"
+    haproxy = os.environ.get("HAPROXY") or shutil.which("haproxy") or "/usr/sbin/haproxy"
     known = [Tlsproxy("tlsproxy", tlsproxy)]
-    if "TLSPROXY_OLD" in os.environ:
+    if os.environ.get("TLSPROXY_OLD"):
         known.append(Tlsproxy("tlsproxy-old", os.environ["TLSPROXY_OLD"]))
     known += [
         Nginx("nginx", nginx),
