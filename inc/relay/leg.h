@@ -42,10 +42,6 @@ class Leg {
   [[nodiscard]] tls::Transport* tls() { return std::get_if<tls::Transport>(&transport_); }
   // Whether bytes pass unchanged between the session and the socket, so that they may be spliced.
   [[nodiscard]] bool is_plain() const { return std::holds_alternative<transport::Plain>(transport_); }
-  [[nodiscard]] bool is_builtin() const {
-    return std::holds_alternative<transport::Echo>(transport_) ||
-           std::holds_alternative<transport::Respond>(transport_);
-  }
 
   // --- the verbs; a transport is in use ---
   [[nodiscard]] bool may_read() const;
@@ -68,9 +64,7 @@ class Leg {
   [[nodiscard]] bool take_starved();
 
   // --- how far it has come ---
-  [[nodiscard]] bool input_ended() const { return input_ended_; }    // nothing more will be read
-  [[nodiscard]] bool output_ended() const { return output_ended_; }  // our direction is shut
-  [[nodiscard]] bool is_broken() const { return broken_; }           // the connection is gone
+  [[nodiscard]] bool input_ended() const { return input_ended_; }  // nothing more will be read
 
   // Works towards the end of this leg: tells the peer (in order, or so that it cannot take what it got for
   // complete), then reads and drops what still comes until the peer ends too, since closing with unread

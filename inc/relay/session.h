@@ -54,8 +54,7 @@ class Session;
 class SessionHost {
  public:
   virtual loop::Loop& loop() = 0;
-  virtual buffer::BlockPool& pool() = 0;
-  virtual Means& means() = 0;  // the same pool among them
+  virtual Means& means() = 0;
   // The session holds record buffers inside OpenSSL, and wants cool() when it has been quiet.
   virtual void warmed_up(Session& session) = 0;
   // The session is closed and its record complete: its host logs it and retires it.
@@ -94,6 +93,8 @@ class Session final : public loop::Task,
   void block_available() override;
 
  private:
+  [[nodiscard]] buffer::BlockPool& pool() const { return host_->means().blocks; }
+
   // --- the engine ---
   void advance();
   void peek();

@@ -89,7 +89,7 @@ Session::~Session() {
   backend_.close();
   up_.discard(host_->means());
   down_.discard(host_->means());
-  hello_.discard(host_->pool());
+  hello_.discard(pool());
 }
 
 void Session::start() {
@@ -182,11 +182,11 @@ void Session::peek() {
     return enter(State::choose);
   }
   while (state_ == State::peek && client_.socket().may_read()) {
-    if (!hello_.prepare(host_->pool())) return wait_for_block();
-    if (hello_.room().empty() && !hello_.enlarge(host_->pool())) return wait_for_block();
+    if (!hello_.prepare(pool())) return wait_for_block();
+    if (hello_.room().empty() && !hello_.enlarge(pool())) return wait_for_block();
     const IoResult got = client_.socket().read(hello_.room());
     if (got.would_block()) {
-      hello_.release(host_->pool());
+      hello_.release(pool());
       return;
     }
     if (!got.ok()) return close(CloseReason::client_left, Side::client);
@@ -232,7 +232,7 @@ void Session::judge_hello(bool timed_out) {
     }
   }
   client_.use<transport::Plain>(client_.socket());
-  if (hello_.empty()) hello_.release(host_->pool());
+  if (hello_.empty()) hello_.release(pool());
   up_.prime(std::move(hello_));
   enter(State::choose);
 }
@@ -251,7 +251,7 @@ void Session::refuse_hello(CloseReason reason, std::uint8_t alert) {
 
 void Session::accept_tls(std::string_view name) {
   const tls::ServerContexts::Choice choice = service_->tls->choose(name);
-  auto& transport = client_.use<tls::Transport>(client_.socket(), host_->pool());
+  auto& transport = client_.use<tls::Transport>(client_.socket(), pool());
   if (!transport.accept(choice.context, std::move(hello_), name))
     return close(CloseReason::no_memory, Side::proxy);
   state_ = State::handshake;  // with the deadline of peek: both together are the handshake's
@@ -302,7 +302,7 @@ void Session::choose() {
   record_.route = upstream_->backend->name;
   switch (upstream_->backend->kind) {
     case config::BackendKind::echo:
-      backend_.use<transport::Echo>(host_->pool());
+      backend_.use<transport::Echo>(pool());
       return enter(State::relay);
     case config::BackendKind::respond:
       backend_.use<transport::Respond>(upstream_->backend->respond);
@@ -329,7 +329,7 @@ void Session::connect() {
     backend_.use<transport::Plain>(backend_.socket());
     return connected();
   }
-  auto& transport = backend_.use<tls::Transport>(backend_.socket(), host_->pool());
+  auto& transport = backend_.use<tls::Transport>(backend_.socket(), pool());
   if (!transport.connect(upstream_->tls->get(), upstream_->tls->expected_name(*tried_.back()->server))) {
     return close(CloseReason::no_memory, Side::proxy);
   }
@@ -384,7 +384,7 @@ void Session::connected() {
 // said something and then ended may well wait for the answer (its end is read after those bytes are
 // delivered); one that ended without a word has nothing to wait for that we know of.
 void Session::listen_while_connecting() {
-  const Flow::Progress progress = up_.read_ahead(host_->pool());
+  const Flow::Progress progress = up_.read_ahead(pool());
   if (up_.take_starved()) wait_for_block();
   if (progress == Flow::Progress::ended) close(CloseReason::client_left, Side::client);
 }
@@ -585,7 +585,7 @@ void Session::block_available() {
 }
 
 void Session::wait_for_block() {
-  host_->pool().wait(*this);
+  pool().wait(*this);
 }
 
 bool Session::cool() {

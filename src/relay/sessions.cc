@@ -21,16 +21,12 @@ constexpr loop::Duration kCoolInterval{1000};
 
 struct Sessions::Impl final : SessionHost {
   Impl(loop::Loop& the_loop, buffer::BlockPool& the_pool)
-      : loop_(&the_loop),
-        pool_(&the_pool),
-        means_{the_pool, pipes_},
-        next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
+      : loop_(&the_loop), means_{the_pool, pipes_}, next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
     cool_timer_.bind<&Impl::cool>(*loop_, *this);
   }
 
   loop::Loop& loop() override { return *loop_; }
   Means& means() override { return means_; }
-  buffer::BlockPool& pool() override { return *pool_; }
 
   void warmed_up(Session& session) override {
     if (warm_.empty() && !cool_timer_.armed()) cool_timer_.arm(kCoolInterval);
@@ -77,7 +73,6 @@ struct Sessions::Impl final : SessionHost {
   }
 
   loop::Loop* loop_;
-  buffer::BlockPool* pool_;
   PipePool pipes_;
   Means means_;
   std::uint64_t next_id_;
