@@ -11,7 +11,7 @@ readonly preset=${1-ci}
 readonly log=build/$preset/Testing/Temporary/LastTest.log
 
 install_missing "${build_packages[@]}" "${test_packages[@]}"
-cmake --preset "$preset" -DTLSPROXY_TESTS=ON
+cmake --preset "$preset" -DTLSPROXY_TESTS=ON -DTLSPROXY_BENCHMARKS=ON
 cmake --build --preset "$preset"
 
 status=0

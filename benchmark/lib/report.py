@@ -199,7 +199,7 @@ def cross_table(results, keys):
     lines = []
     by_point = {key[2]: key for key in keys}
     per_op, per_mb = MODES["cross"].metrics[1], MODES["cross"].metrics[0]
-    for theirs, ours, metric in (("wrk-64", "bulk-256", per_op), ("wrk-1048576", "down-65536", per_mb)):
+    for theirs, ours, metric in (("wrk-64", "bulk-256", per_op), ("wrk-1048576", "bulk-1048576", per_mb)):
         if theirs not in by_point or ours not in by_point:
             continue
         ratios = [change(results.figure(by_point[point], "nginx", metric), results.figure(by_point[point], OURS, metric))
