@@ -34,14 +34,11 @@ struct Sessions::Impl final : SessionHost {
   }
 
   void ended(Session& session) override {
-    const record::SessionRecord& record = session.record();
     if (log::access_enabled()) {
-      log::access(record::format_line(record, session.generation().config().log.access
-                                                  ? session.generation().config().log.access->format
-                                                  : config::LogFormat::logfmt));
+      log::access(record::format_line(session.record(), session.generation().config().log.access
+                                                            ? session.generation().config().log.access->format
+                                                            : config::LogFormat::logfmt));
     }
-    log::debug("session {:016x}: {} by {}", record.id, record::to_string(record.reason),
-               record::to_string(record.side));
     if (--by_generation_[session.generation().id()] == 0) by_generation_.erase(session.generation().id());
     if (--count_ == 0) pipes_.close_free();  // nobody is left to splice: no descriptor stays behind
     static_cast<base::Hook<SessionTag>&>(session).unlink();
