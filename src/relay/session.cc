@@ -186,18 +186,19 @@ record::SessionRecord Session::record() const {
   if (server_ != nullptr) record.server = server_->address;
   record.tries = tries_;
 
-  if (details_ != nullptr) {
-    record.sni = details_->sni;
-    if (service_->tls == nullptr && !details_->alpn_offered.empty()) {
-      record.alpn = details_->alpn_offered.front();
-    }
-    record.verify_error = details_->verify_error;
-    record.alert = details_->alert;
+  if (hello_ != nullptr) {
+    record.sni = hello_->sni;
+    const bool passed_through = service_->tls == nullptr;
+    if (passed_through && !hello_->alpn_offered.empty()) record.alpn = hello_->alpn_offered.front();
   }
   if (const tls::Transport* transport = client_.tls(); transport != nullptr && is_reached(handshake_done_)) {
     record.tls = transport->facts();
     record.alpn = transport->alpn();
     record.client_subject = transport->peer_subject();
+  }
+  if (tls_failure_ != nullptr) {
+    record.verify_error = tls_failure_->verify_error;
+    record.alert = tls_failure_->alert;
   }
 
   record.bytes_from_client = up_.bytes_in();
@@ -216,9 +217,9 @@ record::SessionRecord Session::record() const {
   return record;
 }
 
-record::TlsDetails& Session::details() {
-  if (details_ == nullptr) details_ = std::make_unique<record::TlsDetails>();
-  return *details_;
+record::TlsFailure& Session::tls_failure() {
+  if (tls_failure_ == nullptr) tls_failure_ = std::make_unique<record::TlsFailure>();
+  return *tls_failure_;
 }
 
 // --- peek: what the client says first ------------------------------------------------------------
@@ -251,10 +252,12 @@ void Session::judge_hello(bool timed_out) {
       wire::parse_client_hello(up_.first_bytes().pending(), service_->listener->preread_buffer);
   if (hello.verdict == wire::HelloVerdict::need_more && !timed_out) return;
   const bool tls = hello.verdict == wire::HelloVerdict::hello;
-  if (tls && hello.sni) details().sni = std::move(*hello.sni);
-  if (tls && !hello.alpn.empty()) details().alpn_offered = std::move(hello.alpn);
+  if (tls) {
+    hello_ = std::make_unique<record::HelloFacts>(
+        record::HelloFacts{std::move(hello.sni).value_or(""), std::move(hello.alpn)});
+  }
   if (service_->tls != nullptr) {
-    if (tls) return accept_tls(details_ != nullptr ? std::string_view(details_->sni) : std::string_view());
+    if (tls) return accept_tls(hello_->sni);
     switch (hello.verdict) {
       case wire::HelloVerdict::not_tls:
         return refuse_hello(CloseReason::not_tls, kAlertUnexpectedMessage);
@@ -267,7 +270,7 @@ void Session::judge_hello(bool timed_out) {
     }
   }
   // Passed through: what is no hello is relayed too, if a route takes it.
-  if (!choose_route(tls)) {
+  if (!choose_route()) {
     switch (hello.verdict) {
       case wire::HelloVerdict::not_tls:
         return close(CloseReason::not_tls, Side::client);
@@ -292,8 +295,8 @@ void Session::refuse_hello(CloseReason reason, std::uint8_t alert) {
     const std::array<std::byte, 7> record{std::byte{0x15}, std::byte{3}, std::byte{3},    std::byte{0},
                                           std::byte{2},    std::byte{2}, std::byte{alert}};
     static_cast<void>(client_.socket().write(record));
-    details().alert = record::TlsAlert{alert == kAlertDecodeError ? "decode_error" : "unexpected_message",
-                                       true, Side::client};
+    tls_failure().alert = record::TlsAlert{alert == kAlertDecodeError ? "decode_error" : "unexpected_message",
+                                           true, Side::client};
   }
   close(reason, Side::client);
 }
@@ -333,7 +336,8 @@ void Session::handshake_broke(IoResult result) {
 
 void Session::note_alert(const Leg& leg, const tls::Transport& transport) {
   if (transport.alert()) {
-    details().alert = record::TlsAlert{transport.alert()->description, transport.alert()->sent, leg.side()};
+    tls_failure().alert =
+        record::TlsAlert{transport.alert()->description, transport.alert()->sent, leg.side()};
   }
 }
 
@@ -341,21 +345,20 @@ void Session::note_alert(const Leg& leg, const tls::Transport& transport) {
 bool Session::note_rejection(const tls::Transport& transport) {
   std::string why = transport.verify_error();
   const bool rejected = !why.empty();
-  if (rejected || details_ != nullptr) details().verify_error = std::move(why);
+  if (rejected || tls_failure_ != nullptr) tls_failure().verify_error = std::move(why);
   return rejected;
 }
 
 // --- choose: route and backend -------------------------------------------------------------------
 
-// Finds the upstream of the first route that matches; false when none does. `tls`: the client began with a
-// ClientHello.
-bool Session::choose_route(bool tls) {
+// Finds the upstream of the first route that matches; false when none does.
+bool Session::choose_route() {
   route::Facts facts;
   facts.source = peer_;
-  facts.tls = tls;
-  if (details_ != nullptr) {
-    facts.sni = details_->sni;
-    facts.alpn = details_->alpn_offered;
+  if (hello_ != nullptr) {
+    facts.tls = true;
+    facts.sni = hello_->sni;
+    facts.alpn = hello_->alpn_offered;
   }
   const std::string negotiated(client_.tls() != nullptr ? client_.tls()->alpn() : std::string_view());
   if (!negotiated.empty()) facts.alpn = std::span(&negotiated, 1);
@@ -366,10 +369,9 @@ bool Session::choose_route(bool tls) {
 }
 
 void Session::choose() {
-  const bool terminated = service_->tls != nullptr;
-  if (upstream_ == nullptr && !choose_route(terminated)) return close(CloseReason::no_route, Side::proxy);
-  // From here on the TLS object says what was negotiated.
-  if (terminated && details_ != nullptr) details_->alpn_offered = std::vector<std::string>();
+  if (upstream_ == nullptr && !choose_route()) return close(CloseReason::no_route, Side::proxy);
+  // From here on the TLS object tells what was negotiated; nobody asks what was offered.
+  if (client_.tls() != nullptr) hello_->alpn_offered = std::vector<std::string>();
   switch (upstream_->backend->kind) {
     case config::BackendKind::echo:
       backend_.use<transport::Echo>(pool());
@@ -445,10 +447,7 @@ void Session::server_failed(CloseReason reason) {
 void Session::connected() {
   upstream_->cluster->succeeded(*server_);
   connect_done_ = host_->loop().now();
-  if (details_ != nullptr) {  // what was wrong with a server tried before this one
-    details_->verify_error.clear();
-    details_->alert.reset();
-  }
+  tls_failure_.reset();  // of a server tried before this one
   enter(State::relay);
 }
 
