@@ -41,7 +41,7 @@ class IoEvent {
   // No effect when not started. Must come before the descriptor is closed.
   void stop();
 
-  [[nodiscard]] bool started() const { return started_; }
+  [[nodiscard]] bool started() const { return event_initialized(&event_) != 0; }
 
  private:
   void start_raw(Loop& loop, int fd, Trigger trigger, event_callback_fn callback, void* owner);
@@ -49,8 +49,8 @@ class IoEvent {
     return IoNews{(what & EV_READ) != 0, (what & EV_WRITE) != 0, (what & EV_CLOSED) != 0};
   }
 
-  event event_{};
-  bool started_ = false;
+  event event_{};  // all zero while not started
 };
+static_assert(sizeof(IoEvent) == sizeof(event), "every session holds two");
 
 }  // namespace tlsproxy::loop

@@ -18,6 +18,8 @@ struct event_base;
 
 namespace tlsproxy::loop {
 
+class LoopTimers;
+class TimerWheel;
 struct ReadyTag;
 
 // Something that the loop can run from its ready list and destroy at the end of a turn.
@@ -35,11 +37,12 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // The time of this turn: read once, when first asked for after the wait.
+  // The time of this turn: read once, when first asked for after the wait. Between turns it does not stand
+  // still: a timer armed then would otherwise count from long ago.
   [[nodiscard]] TimePoint now() {
     if (!clock_fresh_) {
       now_ = Clock::now();
-      clock_fresh_ = true;
+      clock_fresh_ = turning_;
     }
     return now_;
   }
@@ -59,13 +62,16 @@ class Loop {
   void run();
   void stop() { stopped_ = true; }
 
-  // For IoEvent and Timer.
+  // For Timer and IoEvent.
+  [[nodiscard]] TimerWheel& timers();
   [[nodiscard]] event_base* base() const { return base_; }
 
  private:
   event_base* base_;
   TimePoint now_{};
   bool clock_fresh_ = false;
+  bool turning_ = false;
+  std::unique_ptr<LoopTimers> timers_;
   base::IntrusiveList<Task, ReadyTag> ready_;
   std::vector<std::unique_ptr<Task>> retired_;
   bool stopped_ = false;

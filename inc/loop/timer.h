@@ -1,17 +1,20 @@
 // Timer: calls its owner once, some time after arm().
 //
-// Cheap to leave armed: traffic should write a timestamp and let the expiry compute what is left,
-// instead of re-arming at every byte.
+// Arming and cancelling are a few writes (see TimerWheel), without system call or allocation. Traffic
+// should still write a timestamp and let the expiry compute what is left, instead of re-arming at every
+// byte.
 #pragma once
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
+#include <cstdint>
 
+#include "base/intrusive_list.h"
+#include "loop/clock.h"
 #include "loop/loop.h"
+#include "loop/timer_wheel.h"
 
 namespace tlsproxy::loop {
 
-class Timer {
+class Timer : private base::Hook<TimerTag> {
  public:
   Timer() = default;
   ~Timer() { cancel(); }
@@ -20,22 +23,34 @@ class Timer {
 
   // Says what expiry calls: (owner.*Method)(). Once, before the first arm().
   template <auto Method, class Owner>
-  void bind(Loop& loop, Owner& owner) {
+  void bind(TimerWheel& wheel, Owner& owner) {
     bind_raw(
-        loop, [](evutil_socket_t, short, void* owner_ptr) { (static_cast<Owner*>(owner_ptr)->*Method)(); },
-        &owner);
+        wheel, [](void* owner_ptr) { (static_cast<Owner*>(owner_ptr)->*Method)(); }, &owner);
+  }
+  template <auto Method, class Owner>
+  void bind(Loop& loop, Owner& owner) {
+    bind<Method>(loop.timers(), owner);
   }
 
-  // Expires after `delay` (a negative one counts as 0), replacing what was armed before.
+  // Expires `delay` after the loop's now() (a negative one counts as 0), replacing what was armed before:
+  // never earlier, and about a millisecond later at most, while turns are short.
   void arm(Duration delay);
+  // The same at a point in time; one that has passed counts as now.
+  void arm_at(TimePoint deadline);
   void cancel();
-  [[nodiscard]] bool armed() const;
+  [[nodiscard]] bool armed() const { return linked(); }
 
  private:
-  void bind_raw(Loop& loop, event_callback_fn callback, void* owner);
+  friend class TimerWheel;
+  friend class base::IntrusiveList<Timer, TimerTag>;
 
-  event event_{};
-  bool bound_ = false;
+  void bind_raw(TimerWheel& wheel, void (*callback)(void*), void* owner);
+
+  TimerWheel* wheel_ = nullptr;
+  std::uint64_t tick_ = 0;  // the wheel's, while armed
+  void (*callback_)(void*) = nullptr;
+  void* owner_ = nullptr;
 };
+static_assert(sizeof(Timer) <= 48, "every session holds one");
 
 }  // namespace tlsproxy::loop

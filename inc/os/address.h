@@ -8,9 +8,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/result.h"
 
@@ -20,7 +22,8 @@ class SocketAddress {
  public:
   SocketAddress() = default;  // no address: family() is AF_UNSPEC
 
-  // Copies what accept4, getpeername or a resolver returned. Too short for its family: no address.
+  // Copies what accept4, getpeername or a resolver returned. Too short for its family, or of a family that
+  // is none of the three: no address.
   static SocketAddress from_sockaddr(const sockaddr* address, socklen_t length);
 
   // "192.0.2.1:443", "[2001:db8::1]:443" or "unix:/path" (an abstract name with "unix:@name").
@@ -30,11 +33,12 @@ class SocketAddress {
   // A numeric IPv4 or IPv6 address (without brackets or zone) and a port; nothing when it is not numeric.
   static std::optional<SocketAddress> from_ip(std::string_view ip, std::uint16_t port);
 
-  [[nodiscard]] int family() const { return storage_.generic.sa_family; }
+  [[nodiscard]] int family() const { return data()->sa_family; }
   [[nodiscard]] bool is_unix() const { return family() == AF_UNIX; }
   [[nodiscard]] bool is_ip() const { return family() == AF_INET || family() == AF_INET6; }
-  [[nodiscard]] const sockaddr* data() const { return &storage_.generic; }
-  [[nodiscard]] socklen_t size() const { return length_; }
+  // For bind and connect; valid until the address is changed. Of no address: AF_UNSPEC, and the size 0.
+  [[nodiscard]] const sockaddr* data() const;
+  [[nodiscard]] socklen_t size() const;
   [[nodiscard]] std::uint16_t port() const;  // 0 for unix addresses
   void set_port(std::uint16_t port);         // no effect on unix addresses
 
@@ -51,14 +55,16 @@ class SocketAddress {
   friend bool operator==(const SocketAddress& a, const SocketAddress& b);
 
  private:
-  union Storage {
-    sockaddr_un local;  // first, since {} sets the first member only: the largest
-    sockaddr generic;
-    sockaddr_in v4;
-    sockaddr_in6 v6;
-  } storage_{};
-  socklen_t length_ = 0;
+  // Four times as long as an IP address and rare: copies of an address share it. Null: an unnamed socket.
+  struct UnixName {
+    sockaddr_un address{};
+    socklen_t length = 0;
+  };
+  using SharedName = std::shared_ptr<const UnixName>;
+
+  std::variant<std::monostate, sockaddr_in, sockaddr_in6, SharedName> address_;
 };
+static_assert(sizeof(SocketAddress) <= 40, "every session holds two");
 
 class Network {
  public:

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "buffer/block_pool.h"
 #include "buffer/relay_buffer.h"
@@ -46,8 +47,11 @@ class Flow {
   // Reads one buffer full while there is no sink yet; as pump(), but never failed or out_of_budget.
   [[nodiscard]] Progress read_ahead(buffer::BlockPool& pool);
 
-  // Takes over bytes that were received before there was a flow. The buffer is empty.
-  void prime(buffer::RelayBuffer&& received);
+  // The flow's buffer, for whoever must look at the first bytes before it is known where they go. They are
+  // relayed once admitted, or taken away.
+  [[nodiscard]] buffer::RelayBuffer& first_bytes() { return buffer_; }
+  void admit_first_bytes() { bytes_in_ += buffer_.pending().size(); }
+  [[nodiscard]] buffer::RelayBuffer take_first_bytes() { return std::exchange(buffer_, {}); }
 
   // Drops what is pending and gives block and pipe back.
   void discard(Means& means);
@@ -55,11 +59,12 @@ class Flow {
   [[nodiscard]] Leg& source() const { return *source_; }
   [[nodiscard]] Leg& sink() const { return *sink_; }
   [[nodiscard]] const buffer::RelayBuffer& buffer() const { return buffer_; }
-  [[nodiscard]] transport::IoResult source_end() const { return source_end_; }
-  [[nodiscard]] transport::IoResult sink_end() const { return sink_end_; }
+  // How the source has ended, and how the sink has failed: would_block while it has not.
+  [[nodiscard]] transport::IoResult source_end() const { return source_end_.result(); }
+  [[nodiscard]] transport::IoResult sink_end() const { return sink_end_.result(); }
   // Whether the sink lacks bytes that were read for it: they are still here, or were dropped when it failed.
   [[nodiscard]] bool has_undelivered() const {
-    return !buffer_.empty() || pipe_ != nullptr || sink_->has_backlog() || !sink_end_.would_block();
+    return !buffer_.empty() || pipe_ != nullptr || sink_->has_backlog() || sink_end_.is_known();
   }
   [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_; }
   [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
@@ -67,6 +72,20 @@ class Flow {
   [[nodiscard]] bool take_starved();
 
  private:
+  // An IoResult without its count, in 4 bytes instead of 24.
+  class End {
+   public:
+    End() = default;
+    explicit End(transport::IoResult result)
+        : status_(result.status), error_(static_cast<std::int16_t>(result.error)) {}
+    [[nodiscard]] bool is_known() const { return status_ != transport::IoStatus::would_block; }
+    [[nodiscard]] transport::IoResult result() const { return {.status = status_, .error = error_}; }
+
+   private:
+    transport::IoStatus status_ = transport::IoStatus::would_block;
+    std::int16_t error_ = 0;  // errno values end at 4095
+  };
+
   Progress deliver(Means& means);
   Progress deliver_spliced(Means& means);
   Progress fetch(buffer::BlockPool& pool);
@@ -76,12 +95,13 @@ class Flow {
   Leg* source_;
   Leg* sink_;
   buffer::RelayBuffer buffer_;
-  SplicePipePtr pipe_;              // held only while bytes are in it
-  transport::IoResult source_end_;  // would_block until the source has ended
-  transport::IoResult sink_end_;    // would_block until the sink has failed
+  SplicePipePtr pipe_;  // held only while bytes are in it
   std::uint64_t bytes_in_ = 0;
   std::uint64_t bytes_out_ = 0;
+  End source_end_;
+  End sink_end_;
   bool starved_ = false;
 };
+static_assert(sizeof(Flow) <= 96, "every session holds two");
 
 }  // namespace tlsproxy::relay

@@ -4,8 +4,11 @@
 // verbs, whatever is behind them: a plain socket, TLS, or a backend built into the proxy (no socket).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "buffer/block_pool.h"
@@ -22,9 +25,6 @@ namespace tlsproxy::relay {
 
 class Leg {
  public:
-  using Transport =
-      std::variant<std::monostate, transport::Plain, tls::Transport, transport::Echo, transport::Respond>;
-
   explicit Leg(record::Side side) : side_(side) {}
   Leg(const Leg&) = delete;
   Leg& operator=(const Leg&) = delete;
@@ -33,13 +33,21 @@ class Leg {
   [[nodiscard]] transport::Socket& socket() { return socket_; }
   [[nodiscard]] loop::IoEvent& event() { return event_; }
 
-  // Says what is behind the verbs from now on.
+  // Says what is behind the verbs from now on: a transport of type T, made from `args`.
   template <class T, class... Args>
   T& use(Args&&... args) {
-    return transport_.template emplace<T>(std::forward<Args>(args)...);
+    if constexpr (std::same_as<T, transport::Plain>) {
+      return transport_.template emplace<T>(std::forward<Args>(args)...);
+    } else {
+      return *transport_.template emplace<std::unique_ptr<T>>(
+          std::make_unique<T>(std::forward<Args>(args)...));
+    }
   }
   // The TLS transport; null when the leg is not under TLS.
-  [[nodiscard]] tls::Transport* tls() { return std::get_if<tls::Transport>(&transport_); }
+  [[nodiscard]] tls::Transport* tls() const {
+    const auto* held = std::get_if<std::unique_ptr<tls::Transport>>(&transport_);
+    return held == nullptr ? nullptr : held->get();
+  }
   // Whether bytes pass unchanged between the session and the socket, so that they may be spliced.
   [[nodiscard]] bool is_plain() const { return std::holds_alternative<transport::Plain>(transport_); }
 
@@ -77,19 +85,24 @@ class Leg {
   void close();
 
  private:
+  // Most legs are plain: only the others pay for their transport.
+  using Transport = std::variant<std::monostate, transport::Plain, std::unique_ptr<tls::Transport>,
+                                 std::unique_ptr<transport::Echo>, std::unique_ptr<transport::Respond>>;
+
   transport::IoResult judge_input(transport::IoResult result);
   transport::IoResult judge_output(transport::IoResult result);
   bool tell_end(bool orderly);
 
-  record::Side side_;
   transport::Socket socket_;
   loop::IoEvent event_;
   Transport transport_;
+  record::Side side_;
   bool input_ended_ = false;
   bool output_ended_ = false;
   bool broken_ = false;
   bool close_with_reset_ = false;
   bool awaits_acknowledgement_ = false;
 };
+static_assert(sizeof(Leg) <= 160, "every session holds two: 128 of it are libevent's event");
 
 }  // namespace tlsproxy::relay

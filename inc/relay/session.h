@@ -1,11 +1,16 @@
 // Session: one client connection from accept to its end.
 //
-//   peek ----> handshake ---> choose ---> connect ---> greet_backend ---> relay ---> drain ---> linger --->
-//   closed hello      TLS with the   route,      next one     TLS with the       two        one flow   both
-//   told   gone (SNI,ALPN) client         backend     on failure   backend            flows      is over the
-//   end
+//   peek            what the client says first, when it matters: its ClientHello (SNI, ALPN)
+//   handshake       TLS with the client
+//   choose          the route, and where it leads
+//   connect         a server; the next one on failure
+//   greet_backend   TLS with the server
+//   relay           two flows
+//   drain           one flow is over
+//   linger          both sides are told the end
+//   closed
 //
-// It owns two Legs, two Flows, one timer, and the record of what happened. State is a word, it owns nothing.
+// It owns two Legs, two Flows, one timer, and notes of what happened. State is a word, it owns nothing.
 // advance() is the only engine: whatever happens (an event, the timer, a block that came back) it runs the
 // states in order as far as they go, and steps over those that do not apply. Every state has a deadline, and
 // may end in close(), the only way to end.
@@ -14,13 +19,13 @@
 // nobody deletes `this`.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "buffer/block_pool.h"
-#include "buffer/relay_buffer.h"
 #include "loop/io_event.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
@@ -57,7 +62,8 @@ class SessionHost {
   virtual Means& means() = 0;
   // The session holds record buffers inside OpenSSL, and wants cool() when it has been quiet.
   virtual void warmed_up(Session& session) = 0;
-  // The session is closed and its record complete: its host logs it and retires it.
+  // The session is over and closes its legs next: its host asks for its record, if it wants it, and retires
+  // it.
   virtual void ended(Session& session) = 0;
 
  protected:
@@ -85,7 +91,8 @@ class Session final : public loop::Task,
   bool cool();
 
   [[nodiscard]] State state() const { return state_; }
-  [[nodiscard]] const record::SessionRecord& record() const { return record_; }
+  // What has happened so far. Its views are valid until the legs are closed.
+  [[nodiscard]] record::SessionRecord record() const;
   [[nodiscard]] const Generation& generation() const { return *generation_; }
 
   // loop::Task and buffer::BlockWaiter
@@ -112,13 +119,16 @@ class Session final : public loop::Task,
   void refuse_hello(record::CloseReason reason, std::uint8_t alert);
   void accept_tls(std::string_view name);
   void handshake_broke(transport::IoResult result);
+  bool choose_route();
   bool connect_next();
   void server_failed(record::CloseReason reason);
   void connected();
   void listen_while_connecting();
   bool settle(Flow& flow, Flow::Progress progress);
   void finish_direction(Flow& flow);
+  record::TlsFailure& tls_failure();
   void note_alert(const Leg& leg, const tls::Transport& transport);
+  bool note_rejection(const tls::Transport& transport);
 
   // --- time ---
   [[nodiscard]] loop::TimePoint deadline() const;
@@ -132,25 +142,45 @@ class Session final : public loop::Task,
   void check_invariants() const;
   void wait_for_block();
 
+  // --- what it serves ---
   SessionHost* host_;
   std::shared_ptr<Generation> generation_;
   const Service* service_;
-  Upstream* upstream_ = nullptr;
-  State state_ = State::peek;
+  Upstream* upstream_ = nullptr;  // once a route is chosen
 
+  // --- its two sides, and what moves between them ---
   Leg client_{record::Side::client};
   Leg backend_{record::Side::backend};
-  Flow up_{client_, backend_};
+  Flow up_{client_, backend_};  // its buffer holds the hello during peek
   Flow down_{backend_, client_};
-  buffer::RelayBuffer hello_;  // received in peek; then it moves on to TLS or to up_
 
+  // --- where it connects to ---
+  route::EndpointPtr server_;               // in use, or the last that failed
+  std::vector<route::EndpointPtr> failed_;  // not to be tried again
+
+  // --- time; a point that was not reached is zero ---
   loop::Timer timer_;
   loop::TimePoint phase_start_{};    // of the current state
   loop::TimePoint last_activity_{};  // last byte moved, in relay and drain
+  loop::TimePoint start_;
+  loop::TimePoint handshake_done_{};
+  loop::TimePoint connect_start_{};
+  loop::TimePoint connect_done_{};  // with TLS to the backend, when that is done too
+  loop::TimePoint first_byte_{};    // from the backend
+  std::chrono::system_clock::time_point started_at_;
 
-  std::vector<route::EndpointPtr> tried_;  // the last one is in use
-  route::Facts facts_;
-  record::SessionRecord record_;
+  // --- who it is, for its record ---
+  std::uint64_t id_;
+  os::SocketAddress peer_;
+  os::SocketAddress local_;                          // asked for when it ends, while the kernel knows
+  std::unique_ptr<record::HelloFacts> hello_;        // null: none, or not looked at
+  std::unique_ptr<record::TlsFailure> tls_failure_;  // null: none
+
+  // --- small things, together ---
+  std::uint32_t tries_ = 0;
+  State state_ = State::peek;
+  record::CloseReason reason_ = record::CloseReason::finished;
+  record::Side side_ = record::Side::proxy;
   record::CloseReason last_failure_ = record::CloseReason::no_backend;  // of the servers tried
   bool up_finished_ = false;
   bool down_finished_ = false;
@@ -158,5 +188,7 @@ class Session final : public loop::Task,
   bool advancing_ = false;
   bool buried_ = false;
 };
+// With what libevent keeps per descriptor, an idle plain session stays below 1 KiB (see ARCHITECTURE.md).
+static_assert(sizeof(Session) <= 904, "memory per session is a budget");
 
 }  // namespace tlsproxy::relay

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,9 +16,9 @@ namespace tlsproxy::route {
 // What a route may test. Views must stay valid during match().
 struct Facts {
   os::SocketAddress source;
-  std::string_view sni;  // lower case; empty: none sent or not known
-  std::vector<std::string> alpn;
-  bool tls = false;  // a ClientHello was seen
+  std::string_view sni;               // lower case; empty: none sent or not known
+  std::span<const std::string> alpn;  // the client's list, or what was negotiated
+  bool tls = false;                   // a ClientHello was seen
 };
 
 class Router {

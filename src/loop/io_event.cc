@@ -20,16 +20,15 @@ short events_of(IoEvent::Trigger trigger) {
 }  // namespace
 
 void IoEvent::start_raw(Loop& loop, int fd, Trigger trigger, event_callback_fn callback, void* owner) {
-  TLSPROXY_CHECK(!started_, "a descriptor is registered once");
+  TLSPROXY_CHECK(!started(), "a descriptor is registered once");
   event_assign(&event_, loop.base(), fd, events_of(trigger), callback, owner);
   TLSPROXY_CHECK(event_add(&event_, nullptr) == 0, "the kernel watches every open descriptor");
-  started_ = true;
 }
 
 void IoEvent::stop() {
-  if (!started_) return;
+  if (!started()) return;
   event_del(&event_);
-  started_ = false;
+  event_ = {};
 }
 
 }  // namespace tlsproxy::loop

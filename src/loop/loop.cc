@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "loop/epoll_report.h"
+#include "loop/loop_timers.h"
 
 namespace tlsproxy::loop {
 
@@ -19,11 +20,17 @@ Loop::Loop() {
   base_ = event_base_new_with_config(config);
   event_config_free(config);
   TLSPROXY_CHECK(base_ != nullptr, "the kernel gives an epoll queue");
+  timers_ = std::make_unique<LoopTimers>(*this);
 }
 
 Loop::~Loop() {
   destroy_retired();
+  timers_.reset();
   event_base_free(base_);
+}
+
+TimerWheel& Loop::timers() {
+  return timers_->wheel();
 }
 
 void Loop::schedule(Task& task) {
@@ -44,6 +51,7 @@ void Loop::destroy_retired() {
 
 void Loop::turn() {
   const int how = EVLOOP_ONCE | (ready_.empty() ? 0 : EVLOOP_NONBLOCK);
+  turning_ = true;
   clock_fresh_ = false;
   event_base_loop(base_, how);
   // Only what is there now: a task that schedules itself again waits for the next events first.
@@ -51,6 +59,7 @@ void Loop::turn() {
   while (!ready_.empty()) batch.push_back(ready_.pop_front());
   while (!batch.empty()) batch.pop_front().run_ready();
   destroy_retired();
+  turning_ = clock_fresh_ = false;
 }
 
 void Loop::run() {

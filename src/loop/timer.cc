@@ -1,32 +1,34 @@
 #include "loop/timer.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
 
 namespace tlsproxy::loop {
 
-void Timer::bind_raw(Loop& loop, event_callback_fn callback, void* owner) {
-  TLSPROXY_CHECK(!bound_, "a timer has one owner");
-  event_assign(&event_, loop.base(), -1, 0, callback, owner);
-  bound_ = true;
+void Timer::bind_raw(TimerWheel& wheel, void (*callback)(void*), void* owner) {
+  TLSPROXY_CHECK(callback_ == nullptr, "a timer has one owner");
+  wheel_ = &wheel;
+  callback_ = callback;
+  owner_ = owner;
 }
 
 void Timer::arm(Duration delay) {
-  TLSPROXY_CHECK(bound_, "a timer knows what to call before it is armed");
-  const auto left = std::max<Duration::rep>(0, delay.count());
-  timeval wait{};
-  wait.tv_sec = static_cast<time_t>(left / 1000);
-  wait.tv_usec = static_cast<suseconds_t>((left % 1000) * 1000);
-  event_add(&event_, &wait);
+  TLSPROXY_CHECK(callback_ != nullptr, "a timer knows what to call before it is armed");
+  const TimePoint now = wheel_->now();
+  // The sum stays within what a TimePoint can say.
+  const auto longest = std::chrono::floor<Duration>(TimePoint::max() - now);
+  wheel_->arm(*this, now + std::clamp(delay, Duration::zero(), longest));
+}
+
+void Timer::arm_at(TimePoint deadline) {
+  TLSPROXY_CHECK(callback_ != nullptr, "a timer knows what to call before it is armed");
+  wheel_->arm(*this, deadline);
 }
 
 void Timer::cancel() {
-  if (bound_) event_del(&event_);
-}
-
-bool Timer::armed() const {
-  return bound_ && event_pending(&event_, EV_TIMEOUT, nullptr) != 0;
+  if (armed()) wheel_->cancel(*this);
 }
 
 }  // namespace tlsproxy::loop

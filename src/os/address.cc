@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace tlsproxy::os {
 namespace {
@@ -57,14 +58,21 @@ base::Result<SocketAddress> parse_unix(std::string_view text, std::string_view p
 }  // namespace
 
 SocketAddress SocketAddress::from_sockaddr(const sockaddr* address, socklen_t length) {
-  // The length may be that of a buffer; equal addresses must not differ by it.
-  socklen_t size = length;
-  if (length >= sizeof(sa_family_t) && address->sa_family == AF_INET) size = sizeof(sockaddr_in);
-  if (length >= sizeof(sa_family_t) && address->sa_family == AF_INET6) size = sizeof(sockaddr_in6);
   SocketAddress result;
-  if (length < sizeof(sa_family_t) || length < size) return result;
-  result.length_ = std::min<socklen_t>(size, sizeof(result.storage_));
-  std::memcpy(&result.storage_, address, result.length_);
+  if (length < sizeof(sa_family_t)) return result;
+  // The length may be that of a buffer; equal addresses must not differ by it.
+  if (address->sa_family == AF_INET && length >= sizeof(sockaddr_in)) {
+    std::memcpy(&result.address_.emplace<sockaddr_in>(), address, sizeof(sockaddr_in));
+  } else if (address->sa_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
+    std::memcpy(&result.address_.emplace<sockaddr_in6>(), address, sizeof(sockaddr_in6));
+  } else if (address->sa_family == AF_UNIX) {
+    SharedName& shared = result.address_.emplace<SharedName>();
+    if (length <= offsetof(sockaddr_un, sun_path)) return result;
+    auto name = std::make_shared<UnixName>();
+    name->length = std::min<socklen_t>(length, sizeof(sockaddr_un));
+    std::memcpy(&name->address, address, name->length);
+    shared = std::move(name);
+  }
   return result;
 }
 
@@ -72,12 +80,14 @@ std::optional<SocketAddress> SocketAddress::from_ip(std::string_view ip, std::ui
   const std::string text(ip);
   if (text.find('\0') != std::string::npos) return std::nullopt;  // inet_pton would stop there
   SocketAddress result;
-  if (::inet_pton(AF_INET, text.c_str(), &result.storage_.v4.sin_addr) == 1) {
-    result.storage_.v4.sin_family = AF_INET;
-    result.length_ = sizeof(sockaddr_in);
-  } else if (::inet_pton(AF_INET6, text.c_str(), &result.storage_.v6.sin6_addr) == 1) {
-    result.storage_.v6.sin6_family = AF_INET6;
-    result.length_ = sizeof(sockaddr_in6);
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (::inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    result.address_ = v4;
+  } else if (::inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    result.address_ = v6;
   } else {
     return std::nullopt;
   }
@@ -110,24 +120,42 @@ base::Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   return *address;
 }
 
+const sockaddr* SocketAddress::data() const {
+  static constexpr sockaddr kNone{AF_UNSPEC, {}};
+  static constexpr sockaddr kUnnamed{AF_UNIX, {}};
+  if (const auto* v4 = std::get_if<sockaddr_in>(&address_)) return reinterpret_cast<const sockaddr*>(v4);
+  if (const auto* v6 = std::get_if<sockaddr_in6>(&address_)) return reinterpret_cast<const sockaddr*>(v6);
+  const auto* name = std::get_if<SharedName>(&address_);
+  if (name == nullptr) return &kNone;
+  return *name == nullptr ? &kUnnamed : reinterpret_cast<const sockaddr*>(&(*name)->address);
+}
+
+socklen_t SocketAddress::size() const {
+  if (std::holds_alternative<sockaddr_in>(address_)) return sizeof(sockaddr_in);
+  if (std::holds_alternative<sockaddr_in6>(address_)) return sizeof(sockaddr_in6);
+  const auto* name = std::get_if<SharedName>(&address_);
+  if (name == nullptr) return 0;
+  return *name == nullptr ? socklen_t{sizeof(sa_family_t)} : (*name)->length;
+}
+
 std::uint16_t SocketAddress::port() const {
-  if (family() == AF_INET) return ntohs(storage_.v4.sin_port);
-  if (family() == AF_INET6) return ntohs(storage_.v6.sin6_port);
+  if (const auto* v4 = std::get_if<sockaddr_in>(&address_)) return ntohs(v4->sin_port);
+  if (const auto* v6 = std::get_if<sockaddr_in6>(&address_)) return ntohs(v6->sin6_port);
   return 0;
 }
 
 void SocketAddress::set_port(std::uint16_t port) {
-  if (family() == AF_INET) storage_.v4.sin_port = htons(port);
-  if (family() == AF_INET6) storage_.v6.sin6_port = htons(port);
+  if (auto* v4 = std::get_if<sockaddr_in>(&address_)) v4->sin_port = htons(port);
+  if (auto* v6 = std::get_if<sockaddr_in6>(&address_)) v6->sin6_port = htons(port);
 }
 
 std::optional<std::array<std::uint8_t, 16>> SocketAddress::ip_bytes() const {
   std::array<std::uint8_t, 16> bytes{};
-  if (family() == AF_INET6) {
-    std::memcpy(bytes.data(), &storage_.v6.sin6_addr, bytes.size());
-  } else if (family() == AF_INET) {
+  if (const auto* v6 = std::get_if<sockaddr_in6>(&address_)) {
+    std::memcpy(bytes.data(), &v6->sin6_addr, bytes.size());
+  } else if (const auto* v4 = std::get_if<sockaddr_in>(&address_)) {
     std::copy(kMappedPrefix.begin(), kMappedPrefix.end(), bytes.begin());
-    std::memcpy(bytes.data() + kMappedPrefix.size(), &storage_.v4.sin_addr, 4);
+    std::memcpy(bytes.data() + kMappedPrefix.size(), &v4->sin_addr, 4);
   } else {
     return std::nullopt;
   }
@@ -136,10 +164,10 @@ std::optional<std::array<std::uint8_t, 16>> SocketAddress::ip_bytes() const {
 
 std::string SocketAddress::host() const {
   if (const auto bytes = ip_bytes()) return ip_text(*bytes);
-  if (!is_unix()) return "";
-  const std::size_t offset = offsetof(sockaddr_un, sun_path);
-  if (length_ <= offset) return "unix:";
-  std::string path(storage_.local.sun_path, length_ - offset);
+  const auto* name = std::get_if<SharedName>(&address_);
+  if (name == nullptr) return "";
+  if (*name == nullptr) return "unix:";
+  std::string path((*name)->address.sun_path, (*name)->length - offsetof(sockaddr_un, sun_path));
   if (path[0] == '\0') {
     path[0] = '@';
   } else {
@@ -157,7 +185,7 @@ std::string SocketAddress::to_string() const {
 }
 
 bool operator==(const SocketAddress& a, const SocketAddress& b) {
-  return a.length_ == b.length_ && std::memcmp(&a.storage_, &b.storage_, a.length_) == 0;
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 base::Result<Network> Network::parse(std::string_view text) {

@@ -86,7 +86,7 @@ std::string describe(const SessionRecord& record) {
   text("listener", record.listener);
   text("client", record.client.to_string());
   text("local", record.local.to_string());
-  text("sni", record.sni.value_or(""));
+  text("sni", record.sni);
   text("alpn", record.alpn);
   if (record.tls) {
     text("tls", record.tls->version);

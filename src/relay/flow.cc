@@ -16,7 +16,7 @@ Flow::Progress Flow::pump(Means& means, std::size_t& budget) {
       if (progress == Progress::failed) discard(means);
       return progress;
     }
-    if (!source_end_.would_block()) {
+    if (source_end_.is_known()) {
       buffer_.release(pool);
       return Progress::ended;
     }
@@ -33,22 +33,17 @@ Flow::Progress Flow::pump(Means& means, std::size_t& budget) {
 }
 
 Flow::Progress Flow::read_ahead(buffer::BlockPool& pool) {
-  if (buffer_.empty() && source_end_.would_block()) static_cast<void>(fetch(pool));
-  return buffer_.empty() && !source_end_.would_block() ? Progress::ended : Progress::blocked;
-}
-
-void Flow::prime(buffer::RelayBuffer&& received) {
-  bytes_in_ += received.pending().size();
-  buffer_ = std::move(received);
+  if (buffer_.empty() && !source_end_.is_known()) static_cast<void>(fetch(pool));
+  return buffer_.empty() && source_end_.is_known() ? Progress::ended : Progress::blocked;
 }
 
 // Writes what is pending: ended when all of it was taken, else blocked or failed.
 Flow::Progress Flow::deliver(Means& means) {
-  if (!sink_end_.would_block()) return Progress::failed;
+  if (sink_end_.is_known()) return Progress::failed;
   if (pipe_ != nullptr) return deliver_spliced(means);
   if (sink_->has_backlog() && sink_->may_write()) {
     if (const IoResult flushed = sink_->flush_backlog(); !flushed.ok() && !flushed.would_block()) {
-      sink_end_ = flushed;
+      sink_end_ = End(flushed);
       return Progress::failed;
     }
   }
@@ -60,7 +55,7 @@ Flow::Progress Flow::deliver(Means& means) {
       return Progress::blocked;
     }
     if (!written.ok()) {
-      sink_end_ = written;
+      sink_end_ = End(written);
       return Progress::failed;
     }
     buffer_.consume(written.bytes);
@@ -95,7 +90,7 @@ Flow::Progress Flow::fetch(buffer::BlockPool& pool) {
     starved_ = starved_ || source_->take_starved();
     return Progress::blocked;
   }
-  source_end_ = got;
+  source_end_ = End(got);
   return Progress::ended;
 }
 
@@ -116,7 +111,7 @@ Flow::Progress Flow::fetch_spliced(Means& means) {
   }
   means.pipes.give_back(std::move(pipe_));
   if (got.would_block()) return Progress::blocked;
-  source_end_ = got;
+  source_end_ = End(got);
   return Progress::ended;
 }
 
@@ -126,7 +121,7 @@ Flow::Progress Flow::deliver_spliced(Means& means) {
     const IoResult written = sink_->splice_from(*pipe_);
     if (written.would_block()) return Progress::blocked;
     if (!written.ok()) {
-      sink_end_ = written;
+      sink_end_ = End(written);
       return Progress::failed;
     }
     bytes_out_ += written.bytes;

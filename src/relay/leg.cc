@@ -18,32 +18,33 @@ struct Overloaded : Fs... {
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 
+// What `verb` returns of the transport itself, wherever it lies; `without` when there is none.
+template <class Transports, class Result, class Verb>
+Result on_transport(const Transports& transport, Result without, Verb verb) {
+  return std::visit(Overloaded{[&](std::monostate) -> Result { return without; },
+                               [&](transport::Plain plain) -> Result { return verb(plain); },
+                               [&](const auto& held) -> Result { return verb(*held); }},
+                    transport);
+}
+
 constexpr std::size_t kDrainPerTurn = 256U * 1024;
 
 }  // namespace
 
 bool Leg::may_read() const {
-  return std::visit(
-      Overloaded{[](std::monostate) { return false; }, [](const auto& t) { return t.may_read(); }},
-      transport_);
+  return on_transport(transport_, false, [](const auto& t) { return t.may_read(); });
 }
 
 bool Leg::may_write() const {
-  return std::visit(
-      Overloaded{[](std::monostate) { return false; }, [](const auto& t) { return t.may_write(); }},
-      transport_);
+  return on_transport(transport_, false, [](const auto& t) { return t.may_write(); });
 }
 
 IoResult Leg::read(std::span<std::byte> room) {
-  return judge_input(std::visit(
-      Overloaded{[](std::monostate) { return IoResult::blocked(); }, [&](auto& t) { return t.read(room); }},
-      transport_));
+  return judge_input(on_transport(transport_, IoResult::blocked(), [&](auto& t) { return t.read(room); }));
 }
 
 IoResult Leg::write(std::span<const std::byte> data) {
-  return judge_output(std::visit(
-      Overloaded{[](std::monostate) { return IoResult::blocked(); }, [&](auto& t) { return t.write(data); }},
-      transport_));
+  return judge_output(on_transport(transport_, IoResult::blocked(), [&](auto& t) { return t.write(data); }));
 }
 
 IoResult Leg::splice_to(SplicePipe& pipe) {
@@ -71,18 +72,17 @@ IoResult Leg::judge_output(IoResult result) {
 IoResult Leg::shutdown() {
   if (output_ended_) return IoResult::done();
   // Before a transport is chosen (while peeking) the end is that of the bare socket.
+  const bool chosen = !std::holds_alternative<std::monostate>(transport_);
   const IoResult result =
-      std::visit(Overloaded{[&](std::monostate) { return transport::Plain(socket_).shutdown(); },
-                            [](auto& t) { return t.shutdown(); }},
-                 transport_);
+      chosen ? on_transport(transport_, IoResult::done(), [](auto& t) { return t.shutdown(); })
+             : transport::Plain(socket_).shutdown();
   if (result.ok()) output_ended_ = true;
   if (result.status == IoStatus::reset) broken_ = true;
   return result;
 }
 
 bool Leg::has_backlog() const {
-  const auto* under_tls = std::get_if<tls::Transport>(&transport_);
-  return under_tls != nullptr && under_tls->has_backlog();
+  return tls() != nullptr && tls()->has_backlog();
 }
 
 IoResult Leg::flush_backlog() {
@@ -93,13 +93,13 @@ IoResult Leg::flush_backlog() {
 }
 
 bool Leg::has_more_at_hand() const {
-  const auto* under_tls = std::get_if<tls::Transport>(&transport_);
-  return under_tls != nullptr && under_tls->has_bytes_at_hand();
+  return tls() != nullptr && tls()->has_bytes_at_hand();
 }
 
 bool Leg::take_starved() {
   if (auto* under_tls = tls()) return under_tls->take_starved();
-  if (auto* echo = std::get_if<transport::Echo>(&transport_)) return echo->starved();
+  if (const auto* echo = std::get_if<std::unique_ptr<transport::Echo>>(&transport_))
+    return (*echo)->starved();
   return false;
 }
 

@@ -1,9 +1,12 @@
 #include "relay/session.h"
 
 #include <array>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/relay_buffer.h"
 #include "log/log.h"
 #include "wire/client_hello.h"
 
@@ -46,6 +49,10 @@ CloseReason reason_of(IoResult result) {
   return systems_fault ? CloseReason::no_descriptor : reason_of(result.status);
 }
 
+bool is_reached(loop::TimePoint point) {
+  return point != loop::TimePoint{};
+}
+
 }  // namespace
 
 std::string_view to_string(State state) {
@@ -74,14 +81,14 @@ std::string_view to_string(State state) {
 
 Session::Session(SessionHost& host, std::uint64_t id, os::Fd client, const os::SocketAddress& peer,
                  std::shared_ptr<Generation> generation, const Service& service)
-    : host_(&host), generation_(std::move(generation)), service_(&service) {
+    : host_(&host),
+      generation_(std::move(generation)),
+      service_(&service),
+      start_(host.loop().now()),
+      started_at_(std::chrono::system_clock::now()),
+      id_(id),
+      peer_(peer) {
   client_.socket().adopt(std::move(client));
-  facts_.source = peer;
-  record_.id = id;
-  record_.listener = service.listener->name;
-  record_.client = peer;
-  record_.start = host.loop().now();
-  record_.started_at = std::chrono::system_clock::now();
 }
 
 Session::~Session() {
@@ -89,7 +96,6 @@ Session::~Session() {
   backend_.close();
   up_.discard(host_->means());
   down_.discard(host_->means());
-  hello_.discard(pool());
 }
 
 void Session::start() {
@@ -152,14 +158,10 @@ void Session::enter(State state) {
 void Session::bury() {
   if (std::exchange(buried_, true)) return;
   timer_.cancel();
+  host_->ended(*this);
+  log::debug("session {:016x}: {} by {}", id_, record::to_string(reason_), record::to_string(side_));
   client_.close();
   backend_.close();
-  record_.end = host_->loop().now();
-  record_.bytes_from_client = up_.bytes_in();
-  record_.bytes_to_backend = up_.bytes_out();
-  record_.bytes_from_backend = down_.bytes_in();
-  record_.bytes_to_client = down_.bytes_out();
-  host_->ended(*this);
 }
 
 void Session::check_invariants() const {
@@ -169,6 +171,55 @@ void Session::check_invariants() const {
                   "a session relays while both directions are open");
   TLSPROXY_DCHECK(state_ != State::drain || up_finished_ != down_finished_,
                   "a session drains while one direction is open");
+}
+
+// --- the record ----------------------------------------------------------------------------------
+
+record::SessionRecord Session::record() const {
+  record::SessionRecord record;
+  record.id = id_;
+  record.started_at = started_at_;
+  record.listener = service_->listener->name;
+  if (upstream_ != nullptr) record.route = upstream_->backend->name;
+  record.client = peer_;
+  record.local = local_;
+  if (server_ != nullptr) record.server = server_->address;
+  record.tries = tries_;
+
+  if (hello_ != nullptr) {
+    record.sni = hello_->sni;
+    const bool passed_through = service_->tls == nullptr;
+    if (passed_through && !hello_->alpn_offered.empty()) record.alpn = hello_->alpn_offered.front();
+  }
+  if (const tls::Transport* transport = client_.tls(); transport != nullptr && is_reached(handshake_done_)) {
+    record.tls = transport->facts();
+    record.alpn = transport->alpn();
+    record.client_subject = transport->peer_subject();
+  }
+  if (tls_failure_ != nullptr) {
+    record.verify_error = tls_failure_->verify_error;
+    record.alert = tls_failure_->alert;
+  }
+
+  record.bytes_from_client = up_.bytes_in();
+  record.bytes_to_backend = up_.bytes_out();
+  record.bytes_from_backend = down_.bytes_in();
+  record.bytes_to_client = down_.bytes_out();
+
+  record.start = start_;
+  if (is_reached(handshake_done_)) record.handshake_done = handshake_done_;
+  if (is_reached(connect_start_)) record.connect_start = connect_start_;
+  if (is_reached(connect_done_)) record.connect_done = connect_done_;
+  if (is_reached(first_byte_)) record.first_byte = first_byte_;
+  record.end = host_->loop().now();
+  record.reason = reason_;
+  record.side = side_;
+  return record;
+}
+
+record::TlsFailure& Session::tls_failure() {
+  if (tls_failure_ == nullptr) tls_failure_ = std::make_unique<record::TlsFailure>();
+  return *tls_failure_;
 }
 
 // --- peek: what the client says first ------------------------------------------------------------
@@ -181,30 +232,32 @@ void Session::peek() {
     client_.use<transport::Plain>(client_.socket());
     return enter(State::choose);
   }
+  buffer::RelayBuffer& hello = up_.first_bytes();
   while (state_ == State::peek && client_.socket().may_read()) {
-    if (!hello_.prepare(pool())) return wait_for_block();
-    if (hello_.room().empty() && !hello_.enlarge(pool())) return wait_for_block();
-    const IoResult got = client_.socket().read(hello_.room());
+    if (!hello.prepare(pool())) return wait_for_block();
+    if (hello.room().empty() && !hello.enlarge(pool())) return wait_for_block();
+    const IoResult got = client_.socket().read(hello.room());
     if (got.would_block()) {
-      hello_.release(pool());
+      hello.release(pool());
       return;
     }
     if (!got.ok()) return close(CloseReason::client_left, Side::client);
-    hello_.commit(got.bytes);
+    hello.commit(got.bytes);
     judge_hello(false);
   }
 }
 
 void Session::judge_hello(bool timed_out) {
-  wire::ClientHello hello = wire::parse_client_hello(hello_.pending(), service_->listener->preread_buffer);
+  wire::ClientHello hello =
+      wire::parse_client_hello(up_.first_bytes().pending(), service_->listener->preread_buffer);
   if (hello.verdict == wire::HelloVerdict::need_more && !timed_out) return;
-  if (hello.verdict == wire::HelloVerdict::hello) {
-    facts_.tls = true;
-    facts_.alpn = std::move(hello.alpn);
-    record_.sni = std::move(hello.sni);
-    if (record_.sni) facts_.sni = *record_.sni;
-    if (service_->tls != nullptr) return accept_tls(facts_.sni);
-  } else if (service_->tls != nullptr) {
+  const bool tls = hello.verdict == wire::HelloVerdict::hello;
+  if (tls) {
+    hello_ = std::make_unique<record::HelloFacts>(
+        record::HelloFacts{std::move(hello.sni).value_or(""), std::move(hello.alpn)});
+  }
+  if (service_->tls != nullptr) {
+    if (tls) return accept_tls(hello_->sni);
     switch (hello.verdict) {
       case wire::HelloVerdict::not_tls:
         return refuse_hello(CloseReason::not_tls, kAlertUnexpectedMessage);
@@ -217,8 +270,7 @@ void Session::judge_hello(bool timed_out) {
     }
   }
   // Passed through: what is no hello is relayed too, if a route takes it.
-  if (!facts_.alpn.empty()) record_.alpn = facts_.alpn.front();
-  if (service_->router.match(facts_) == nullptr) {
+  if (!choose_route()) {
     switch (hello.verdict) {
       case wire::HelloVerdict::not_tls:
         return close(CloseReason::not_tls, Side::client);
@@ -232,8 +284,8 @@ void Session::judge_hello(bool timed_out) {
     }
   }
   client_.use<transport::Plain>(client_.socket());
-  if (hello_.empty()) hello_.release(pool());
-  up_.prime(std::move(hello_));
+  up_.first_bytes().release(pool());  // of one that said nothing
+  up_.admit_first_bytes();
   enter(State::choose);
 }
 
@@ -243,8 +295,8 @@ void Session::refuse_hello(CloseReason reason, std::uint8_t alert) {
     const std::array<std::byte, 7> record{std::byte{0x15}, std::byte{3}, std::byte{3},    std::byte{0},
                                           std::byte{2},    std::byte{2}, std::byte{alert}};
     static_cast<void>(client_.socket().write(record));
-    record_.alert = record::TlsAlert{alert == kAlertDecodeError ? "decode_error" : "unexpected_message", true,
-                                     Side::client};
+    tls_failure().alert = record::TlsAlert{alert == kAlertDecodeError ? "decode_error" : "unexpected_message",
+                                           true, Side::client};
   }
   close(reason, Side::client);
 }
@@ -252,7 +304,7 @@ void Session::refuse_hello(CloseReason reason, std::uint8_t alert) {
 void Session::accept_tls(std::string_view name) {
   const tls::ServerContexts::Choice choice = service_->tls->choose(name);
   auto& transport = client_.use<tls::Transport>(client_.socket(), pool());
-  if (!transport.accept(choice.context, std::move(hello_), name))
+  if (!transport.accept(choice.context, up_.take_first_bytes(), name))
     return close(CloseReason::no_memory, Side::proxy);
   state_ = State::handshake;  // with the deadline of peek: both together are the handshake's
 }
@@ -267,39 +319,59 @@ void Session::handshake() {
     return;
   }
   if (!result.ok()) return handshake_broke(result);
-  record_.handshake_done = host_->loop().now();
-  record_.tls = transport.facts();
-  record_.alpn = transport.alpn();
-  record_.client_subject = transport.peer_subject();
+  handshake_done_ = host_->loop().now();
   enter(State::choose);
 }
 
 void Session::handshake_broke(IoResult result) {
   const tls::Transport& transport = *client_.tls();
   note_alert(client_, transport);
-  record_.verify_error = transport.verify_error();
+  const bool rejected = note_rejection(transport);
   if (transport.name_changed()) return close(CloseReason::name_changed, Side::client);
   if (result.status == IoStatus::truncated || result.status == IoStatus::reset) {
     return close(CloseReason::client_left, Side::client);
   }
-  const bool rejected = !record_.verify_error.empty();
   close(rejected ? CloseReason::certificate_rejected : CloseReason::handshake_failed, Side::client);
 }
 
 void Session::note_alert(const Leg& leg, const tls::Transport& transport) {
   if (transport.alert()) {
-    record_.alert = record::TlsAlert{transport.alert()->description, transport.alert()->sent, leg.side()};
+    tls_failure().alert =
+        record::TlsAlert{transport.alert()->description, transport.alert()->sent, leg.side()};
   }
+}
+
+// Notes why the peer's certificate was not accepted; false when that was not what went wrong.
+bool Session::note_rejection(const tls::Transport& transport) {
+  std::string why = transport.verify_error();
+  const bool rejected = !why.empty();
+  if (rejected || tls_failure_ != nullptr) tls_failure().verify_error = std::move(why);
+  return rejected;
 }
 
 // --- choose: route and backend -------------------------------------------------------------------
 
-void Session::choose() {
-  if (service_->tls != nullptr && !record_.alpn.empty()) facts_.alpn = {record_.alpn};
-  const config::Route* route = service_->router.match(facts_);
-  if (route == nullptr) return close(CloseReason::no_route, Side::proxy);
+// Finds the upstream of the first route that matches; false when none does.
+bool Session::choose_route() {
+  route::Facts facts;
+  facts.source = peer_;
+  if (hello_ != nullptr) {
+    facts.tls = true;
+    facts.sni = hello_->sni;
+    facts.alpn = hello_->alpn_offered;
+  }
+  const std::string negotiated(client_.tls() != nullptr ? client_.tls()->alpn() : std::string_view());
+  if (!negotiated.empty()) facts.alpn = std::span(&negotiated, 1);
+  const config::Route* route = service_->router.match(facts);
+  if (route == nullptr) return false;
   upstream_ = &generation_->upstream(route->to.value);
-  record_.route = upstream_->backend->name;
+  return true;
+}
+
+void Session::choose() {
+  if (upstream_ == nullptr && !choose_route()) return close(CloseReason::no_route, Side::proxy);
+  // From here on the TLS object tells what was negotiated; nobody asks what was offered.
+  if (client_.tls() != nullptr) hello_->alpn_offered = std::vector<std::string>();
   switch (upstream_->backend->kind) {
     case config::BackendKind::echo:
       backend_.use<transport::Echo>(pool());
@@ -308,7 +380,7 @@ void Session::choose() {
       backend_.use<transport::Respond>(upstream_->backend->respond);
       return enter(State::relay);
     case config::BackendKind::servers:
-      record_.connect_start = host_->loop().now();
+      connect_start_ = host_->loop().now();
       return enter(State::connect);
   }
 }
@@ -330,7 +402,7 @@ void Session::connect() {
     return connected();
   }
   auto& transport = backend_.use<tls::Transport>(backend_.socket(), pool());
-  if (!transport.connect(upstream_->tls->get(), upstream_->tls->expected_name(*tried_.back()->server))) {
+  if (!transport.connect(upstream_->tls->get(), upstream_->tls->expected_name(*server_->server))) {
     return close(CloseReason::no_memory, Side::proxy);
   }
   enter(State::greet_backend);
@@ -341,15 +413,14 @@ bool Session::connect_next() {
   const std::uint32_t cap = upstream_->backend->tries;
   for (;;) {
     route::EndpointPtr next;
-    if (cap == 0 || tried_.size() < cap) next = upstream_->cluster->pick(tried_, host_->loop().now());
+    if (cap == 0 || tries_ < cap) next = upstream_->cluster->pick(failed_, host_->loop().now());
     if (next == nullptr) {
       close(last_failure_, Side::backend);
       return false;
     }
-    tried_.push_back(next);
-    record_.tries = static_cast<std::uint32_t>(tried_.size());
-    record_.server = next->address;
-    const IoResult result = backend_.socket().connect(next->address);
+    server_ = std::move(next);
+    ++tries_;
+    const IoResult result = backend_.socket().connect(server_->address);
     if (result.ok()) break;
     if (result.status ==
         IoStatus::failed) {  // for lack of something of ours: no other server would do better
@@ -366,17 +437,17 @@ bool Session::connect_next() {
 
 void Session::server_failed(CloseReason reason) {
   last_failure_ = reason;
-  upstream_->cluster->failed(*tried_.back(), host_->loop().now());
-  log::debug("session {:016x}: server {} failed: {}", record_.id, tried_.back()->address.to_string(),
+  failed_.push_back(server_);
+  upstream_->cluster->failed(*server_, host_->loop().now());
+  log::debug("session {:016x}: server {} failed: {}", id_, server_->address.to_string(),
              record::to_string(reason));
   backend_.close();
 }
 
 void Session::connected() {
-  upstream_->cluster->succeeded(*tried_.back());
-  record_.connect_done = host_->loop().now();
-  record_.verify_error.clear();  // of a server tried before this one
-  record_.alert.reset();
+  upstream_->cluster->succeeded(*server_);
+  connect_done_ = host_->loop().now();
+  tls_failure_.reset();  // of a server tried before this one
   enter(State::relay);
 }
 
@@ -402,9 +473,7 @@ void Session::greet_backend() {
   }
   if (result.ok()) return connected();
   note_alert(backend_, transport);
-  record_.verify_error = transport.verify_error();
-  server_failed(record_.verify_error.empty() ? CloseReason::backend_tls_failed
-                                             : CloseReason::backend_rejected);
+  server_failed(note_rejection(transport) ? CloseReason::backend_rejected : CloseReason::backend_tls_failed);
   enter(State::connect);
 }
 
@@ -420,7 +489,7 @@ void Session::relay() {
     if (!settle(up_, up)) return;
     const Flow::Progress down =
         down_finished_ ? Flow::Progress::blocked : down_.pump(host_->means(), down_budget);
-    if (!record_.first_byte && down_.bytes_in() > 0) record_.first_byte = host_->loop().now();
+    if (!is_reached(first_byte_) && down_.bytes_in() > 0) first_byte_ = host_->loop().now();
     if (!settle(down_, down)) return;
     const bool moved =
         before != up_.bytes_out() + down_.bytes_out() || before_in != up_.bytes_in() + down_.bytes_in();
@@ -483,22 +552,22 @@ void Session::close(CloseReason reason, Side side) {
     if (reason != CloseReason::stopped || state_ == State::closed) return;
     enter(State::closed);
   } else {
-    record_.reason = reason;
-    record_.side = side;
+    reason_ = reason;
+    side_ = side;
     enter(State::linger);
   }
   if (!advancing_) advance();
 }
 
 void Session::linger() {
-  if (client_.socket().is_open() && record_.local.size() == 0 && log::access_enabled()) {
-    record_.local = client_.socket().local_address();
+  if (client_.socket().is_open() && local_.size() == 0 && log::access_enabled()) {
+    local_ = client_.socket().local_address();
   }
-  const bool orderly = record::is_orderly(record_.reason);
+  const bool orderly = record::is_orderly(reason_);
   // A receiver that has not got all that was meant for it must not be told that it has.
   const bool client_done = client_.wind_down(orderly && !down_.has_undelivered());
   const bool backend_done = backend_.wind_down(orderly && !up_.has_undelivered());
-  if ((client_done && backend_done) || record_.reason == CloseReason::stopped) return enter(State::closed);
+  if ((client_done && backend_done) || reason_ == CloseReason::stopped) return enter(State::closed);
   if (client_.awaits_acknowledgement() || backend_.awaits_acknowledgement()) timer_.arm(kAcknowledgePoll);
 }
 
@@ -528,7 +597,7 @@ loop::TimePoint Session::deadline() const {
 }
 
 void Session::arm_timer() {
-  timer_.arm(std::chrono::ceil<loop::Duration>(deadline() - host_->loop().now()));
+  timer_.arm_at(deadline());
 }
 
 void Session::on_timer() {

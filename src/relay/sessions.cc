@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -34,15 +34,13 @@ struct Sessions::Impl final : SessionHost {
   }
 
   void ended(Session& session) override {
-    const record::SessionRecord& record = session.record();
     if (log::access_enabled()) {
-      log::access(record::format_line(record, session.generation().config().log.access
-                                                  ? session.generation().config().log.access->format
-                                                  : config::LogFormat::logfmt));
+      log::access(record::format_line(session.record(), session.generation().config().log.access
+                                                            ? session.generation().config().log.access->format
+                                                            : config::LogFormat::logfmt));
     }
-    log::debug("session {:016x}: {} by {}", record.id, record::to_string(record.reason),
-               record::to_string(record.side));
-    if (--by_generation_[session.generation().id()] == 0) by_generation_.erase(session.generation().id());
+    const auto generation = find_generation(session.generation().id());
+    if (--generation->sessions == 0) by_generation_.erase(generation);
     if (--count_ == 0) pipes_.close_free();  // nobody is left to splice: no descriptor stays behind
     static_cast<base::Hook<SessionTag>&>(session).unlink();
     static_cast<base::Hook<WarmTag>&>(session).unlink();
@@ -62,6 +60,20 @@ struct Sessions::Impl final : SessionHost {
     if (any) cool_timer_.arm(kCoolInterval);
   }
 
+  struct GenerationCount {
+    std::uint64_t id;
+    std::size_t sessions;
+  };
+  std::vector<GenerationCount>::iterator find_generation(std::uint64_t id) {
+    return std::find_if(by_generation_.begin(), by_generation_.end(),
+                        [id](const GenerationCount& generation) { return generation.id == id; });
+  }
+  void count_in_generation(std::uint64_t id) {
+    auto generation = find_generation(id);
+    if (generation == by_generation_.end()) generation = by_generation_.insert(generation, {id, 0});
+    ++generation->sessions;
+  }
+
   template <class Predicate>
   void close_if(Predicate predicate, record::CloseReason reason) {
     // Collected first: a session that ends leaves the list, and may take no other with it.
@@ -77,7 +89,7 @@ struct Sessions::Impl final : SessionHost {
   Means means_;
   std::uint64_t next_id_;
   std::size_t count_ = 0;
-  std::map<std::uint64_t, std::size_t> by_generation_;
+  std::vector<GenerationCount> by_generation_;  // of those that have sessions: rarely more than two
   base::IntrusiveList<Session, SessionTag> all_;
   base::IntrusiveList<Session, WarmTag> warm_;
   loop::Timer cool_timer_;
@@ -98,7 +110,7 @@ void Sessions::open(os::Fd client, const os::SocketAddress& peer, std::shared_pt
       new Session(*impl_, ++impl_->next_id_, std::move(client), peer, std::move(generation), service);
   impl_->all_.push_back(*session);
   ++impl_->count_;
-  ++impl_->by_generation_[generation_id];
+  impl_->count_in_generation(generation_id);
   session->start();
 }
 
@@ -107,8 +119,8 @@ std::size_t Sessions::size() const {
 }
 
 std::size_t Sessions::size_of_generation(std::uint64_t id) const {
-  const auto found = impl_->by_generation_.find(id);
-  return found == impl_->by_generation_.end() ? 0 : found->second;
+  const auto found = impl_->find_generation(id);
+  return found == impl_->by_generation_.end() ? 0 : found->sessions;
 }
 
 bool Sessions::trim() {

@@ -297,7 +297,7 @@ TEST_CASE("arming a timer again replaces its time", "[loop][timer]") {
   late.timer.arm(1ms);
   late.timer.arm(1h);
   early.timer.arm(1ms);
-  loop.turn();
+  while (early.expired == 0) loop.turn();
   CHECK(early.expired == 1);
   CHECK(late.expired == 0);
   CHECK(late.timer.armed());
@@ -325,4 +325,55 @@ TEST_CASE("a timer that was cancelled or destroyed does not expire", "[loop][tim
   marker.timer.arm(5ms);
   while (marker.expired == 0) loop.turn();
   CHECK(kept.expired == 0);
+}
+
+TEST_CASE("a timer armed between turns counts from then, not from the last turn", "[loop][timer]") {
+  Loop loop;
+  Alarm alarm(loop);
+  Scripted look([&loop](Scripted&) { static_cast<void>(loop.now()); });
+  loop.schedule(look);
+  loop.turn();
+  const auto turned = loop::Clock::now();
+  while (loop::Clock::now() < turned + 10ms) {
+  }
+  const auto start = loop::Clock::now();
+  alarm.timer.arm(5ms);
+  while (alarm.expired == 0) loop.turn();
+  CHECK(loop::Clock::now() - start >= 5ms);
+}
+
+TEST_CASE("a timer expires in a loop that never waits", "[loop][timer]") {
+  Loop loop;
+  Alarm alarm(loop);
+  Scripted busy([&loop](Scripted& self) { loop.schedule(self); });
+  loop.schedule(busy);
+  alarm.timer.arm(2ms);
+  while (alarm.expired == 0) loop.turn();
+  CHECK(alarm.expired == 1);
+}
+
+TEST_CASE("a timer armed by one that expires may come earlier than all others", "[loop][timer]") {
+  Loop loop;
+  Alarm far(loop);
+  far.timer.arm(1h);
+  struct Chain {
+    explicit Chain(Loop& loop) { timer.bind<&Chain::on_expiry>(loop, *this); }
+    void on_expiry() {
+      if (++expired < 3) timer.arm(1ms);
+    }
+    Timer timer;
+    int expired = 0;
+  } chain(loop);
+  chain.timer.arm(1ms);
+  while (chain.expired < 3) loop.turn();
+  CHECK(far.expired == 0);
+  CHECK(far.timer.armed());
+}
+
+TEST_CASE("a timer may outlive its loop", "[loop][timer]") {
+  auto loop = std::make_unique<Loop>();
+  Alarm alarm(*loop);
+  alarm.timer.arm(1h);
+  loop.reset();
+  CHECK_FALSE(alarm.timer.armed());
 }

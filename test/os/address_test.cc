@@ -1,9 +1,11 @@
 #include "os/address.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "support/catch.h"
+#include "support/heap.h"
 
 using namespace tlsproxy;
 using os::Network;
@@ -97,6 +99,28 @@ TEST_CASE("an unnamed unix peer has a text too", "[address]") {
   const auto peer =
       SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr*>(&unnamed), sizeof(sa_family_t));
   CHECK(peer.to_string() == "unix:");
+  CHECK(peer.is_unix());
+  CHECK(peer.size() == sizeof(sa_family_t));
+  CHECK_FALSE(peer == SocketAddress());
+}
+
+TEST_CASE("a copy of an address is its equal, and no heap is spent on it", "[address]") {
+  for (const char* text : {"192.0.2.1:443", "[2001:db8::1]:443", "unix:/run/x.sock", "unix:@abstract"}) {
+    auto original = std::make_unique<SocketAddress>(address(text));
+    const std::uint64_t before = support::allocations();
+    const SocketAddress copy = *original;
+    CHECK(support::allocations() == before);
+    CHECK(copy == *original);
+    original.reset();
+    CHECK(copy.to_string() == text);
+  }
+}
+
+TEST_CASE("a port set on one copy is not seen by the other", "[address]") {
+  const SocketAddress original = address("192.0.2.1:443");
+  SocketAddress copy = original;
+  copy.set_port(444);
+  CHECK(original.port() == 443);
 }
 
 TEST_CASE("equal addresses are equal whatever buffer they came in", "[address]") {
@@ -119,6 +143,15 @@ TEST_CASE("bytes too short for their family are no address", "[address]") {
   CHECK(SocketAddress::from_sockaddr(parsed.data(), sizeof(sockaddr_in)).family() == AF_UNSPEC);
   CHECK(SocketAddress::from_sockaddr(parsed.data(), 1).family() == AF_UNSPEC);
   CHECK(SocketAddress::from_sockaddr(parsed.data(), 0).family() == AF_UNSPEC);
+}
+
+TEST_CASE("an address of a family that nobody here connects to is no address", "[address]") {
+  sockaddr_storage other{};
+  other.ss_family = AF_NETLINK;
+  const auto none = SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr*>(&other), sizeof(other));
+  CHECK(none == SocketAddress());
+  CHECK(none.size() == 0);
+  CHECK(none.data()->sa_family == AF_UNSPEC);
 }
 
 TEST_CASE("a network contains its addresses to the last bit", "[address]") {

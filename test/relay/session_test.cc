@@ -1,15 +1,18 @@
 #include "relay/session.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "config/files.h"
 #include "config/yaml_loader.h"
 #include "relay/sessions.h"
 #include "support/catch.h"
 #include "support/faults.h"
+#include "support/heap.h"
 #include "support/sockets.h"
 #include "support/tls.h"
 
@@ -40,9 +43,12 @@ struct Proxy {
   // The client's end of a new session.
   os::Fd connect() {
     auto [client, accepted] = support::connected_pair(true);
+    open(std::move(accepted));
+    return std::move(client);
+  }
+  void open(os::Fd accepted) {
     sessions.open(std::move(accepted), os::SocketAddress::parse("127.0.0.1:1").value(), generation,
                   *generation->services().front());
-    return std::move(client);
   }
 
   // Turns until `done` holds; false when it does not within the bound.
@@ -84,6 +90,29 @@ struct Server {
 std::string plain_to(std::uint16_t port, const std::string& extra = "") {
   return "listeners: [{name: in, bind: '127.0.0.1:0', to: out" + extra +
          "}]\nbackends: {out: ['127.0.0.1:" + std::to_string(port) + "']}\n";
+}
+
+// What a new TLS client is told until the close_notify, which must come.
+std::string tls_answer(Proxy& proxy, SSL_CTX* context) {
+  buffer::BlockPool pool(kPlenty);
+  support::TlsEnd client(pool);
+  client.socket.adopt(proxy.connect());
+  REQUIRE(client.transport.connect(context, "localhost"));
+  bool shaken = false;
+  std::string got;
+  transport::IoStatus stopped = transport::IoStatus::would_block;
+  CHECK(proxy.turn_until([&] {
+    client.socket.note(true, true, false);
+    if (!shaken) shaken = client.transport.handshake().ok();
+    std::array<std::byte, 64> room;
+    if (shaken) {
+      const auto read = client.transport.read(room);
+      stopped = read.status;
+      if (read.ok()) got.append(reinterpret_cast<const char*>(room.data()), read.bytes);
+    }
+    return stopped == transport::IoStatus::end;
+  }));
+  return got;
 }
 
 bool at_end(int fd) {
@@ -224,27 +253,8 @@ TEST_CASE("a respond backend says its text over TLS and ends with close_notify",
   Proxy proxy(
       "listeners: [{name: in, bind: '127.0.0.1:0', to: out, tls: {certificates: [{self_signed: true}]}}]\n"
       "backends: {out: {respond: 'hello'}}\n");
-  os::Fd fd = proxy.connect();
   const auto context = support::client_context();
-  buffer::BlockPool pool(kPlenty);
-  support::TlsEnd client(pool);
-  client.socket.adopt(std::move(fd));
-  REQUIRE(client.transport.connect(context.get(), "localhost"));
-  bool shaken = false;
-  std::string got;
-  transport::IoStatus stopped = transport::IoStatus::would_block;
-  CHECK(proxy.turn_until([&] {
-    client.socket.note(true, true, false);
-    if (!shaken) shaken = client.transport.handshake().ok();
-    std::array<std::byte, 64> room;
-    if (shaken) {
-      const auto read = client.transport.read(room);
-      stopped = read.status;
-      if (read.ok()) got.append(reinterpret_cast<const char*>(room.data()), read.bytes);
-    }
-    return stopped == transport::IoStatus::end;
-  }));
-  CHECK(got == "hello");
+  CHECK(tls_answer(proxy, context.get()) == "hello");
 }
 
 TEST_CASE("a session that waits for a block goes on when one comes back", "[session]") {
@@ -261,6 +271,42 @@ TEST_CASE("a session that waits for a block goes on when one comes back", "[sess
   CHECK_FALSE(at_end(client.get()));
   hog.release(proxy.pool);
   CHECK(proxy.turn_until([&] { return at_end(client.get()); }));
+}
+
+TEST_CASE("an idle plain session costs less than 1 KiB of heap", "[session][budget]") {
+  constexpr std::size_t kSessions = 100;
+  Server server;
+  Proxy proxy(plain_to(server.port));
+  std::vector<os::Fd> ends;
+  ends.reserve(2 * (kSessions + 1));
+  const auto use_and_leave_idle = [&](os::Fd client) {
+    os::Fd backend;
+    REQUIRE(proxy.turn_until([&] { return static_cast<bool>(backend = server.accept()); }));
+    REQUIRE(support::write_all(client.get(), "x"));
+    REQUIRE(proxy.turn_until([&] { return !support::read_available(backend.get()).empty(); }));
+    ends.push_back(std::move(client));
+    ends.push_back(std::move(backend));
+  };
+  // The first pays for what all share: a block, and libevent's table of descriptors, as long as the highest.
+  auto [client, accepted] = support::connected_pair(true);
+  proxy.open(os::Fd(::fcntl(accepted.get(), F_DUPFD_CLOEXEC, 4 * static_cast<int>(kSessions) + 100)));
+  use_and_leave_idle(std::move(client));
+  const std::size_t before = support::heap_in_use();
+  for (std::size_t i = 0; i < kSessions; ++i) use_and_leave_idle(proxy.connect());
+  CHECK(proxy.sessions.size() == 1 + kSessions);
+  CHECK((support::heap_in_use() - before) / kSessions < 1024);
+}
+
+TEST_CASE("a route may test what a client offers where no protocol is negotiated", "[session]") {
+  Proxy proxy(
+      "listeners: [{name: in, bind: '127.0.0.1:0', routes: [{alpn: h2, to: two}, {to: one}],\n"
+      "             tls: {certificates: [{self_signed: true}]}}]\n"
+      "backends: {one: {respond: 'one'}, two: {respond: 'two'}}\n");
+  const auto context = support::client_context();
+  const std::string offered("\x08http/1.1\x02h2");
+  REQUIRE(SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(offered.data()),
+                                  static_cast<unsigned>(offered.size())) == 0);
+  CHECK(tls_answer(proxy, context.get()) == "two");
 }
 
 TEST_CASE("closing all sessions from outside ends each in order", "[session]") {

@@ -104,11 +104,12 @@ TEST_CASE("every test of a route must hold", "[router]") {
   const std::vector<config::Route> routes{
       with_source(with_alpn(with_sni(route_to("all"), {"example.com"}), {"h2"}), {"192.0.2.0/24"})};
   Facts facts = named("example.com");
-  facts.alpn = {"http/1.1", "h2"};
+  const std::vector<std::string> offered{"http/1.1", "h2"};
+  facts.alpn = offered;
   CHECK(chosen(routes, facts) == "all");
-  facts.alpn = {"http/1.1"};
+  facts.alpn = std::span(offered).first(1);
   CHECK(chosen(routes, facts) == "none");
-  facts.alpn = {"h2"};
+  facts.alpn = std::span(offered).last(1);
   facts.source = os::SocketAddress::parse("198.51.100.1:1").value();
   CHECK(chosen(routes, facts) == "none");
 }
@@ -175,7 +176,7 @@ TEST_CASE("the index gives what a linear scan gives", "[router][model]") {
       Facts facts = named(one_of(names));
       facts.source = os::SocketAddress::parse(one_of(sources)).value();
       facts.tls = random() % 4 != 0;
-      if (random() % 2 == 0) facts.alpn = {one_of(protocols)};
+      if (random() % 2 == 0) facts.alpn = std::span(&one_of(protocols), 1);
       const config::Route* expected = linear_match(routes, facts);
       REQUIRE(router.match(facts) == expected);
       matched += expected != nullptr ? 1 : 0;

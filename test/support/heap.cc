@@ -1,6 +1,6 @@
 #include "support/heap.h"
 
-#include <cstddef>
+#include <malloc.h>
 
 namespace {
 
@@ -15,6 +15,12 @@ extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const
 void tlsproxy::support::count_allocations() {
   __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t) { ++allocation_count; },
                                             [](const volatile void*) {});
+}
+
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
+
+std::size_t tlsproxy::support::heap_in_use() {
+  return __sanitizer_get_current_allocated_bytes();
 }
 #else
 // glibc's own entry points, so that the program may define malloc itself (glibc manual, "Replacing malloc").
@@ -38,6 +44,11 @@ void* realloc(void* memory, std::size_t size) {
 }
 
 void tlsproxy::support::count_allocations() {}
+
+std::size_t tlsproxy::support::heap_in_use() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
 #endif
 
 std::uint64_t tlsproxy::support::allocations() {
