@@ -73,7 +73,7 @@ TEST_CASE("a handshake's message buffer is kept although it is made by a resize"
 
 TEST_CASE("what OpenSSL takes otherwise is not kept", "[tls_memory]") {
   empty_lists();
-  for (const std::size_t size : {41, 1000, 4096, 16384, 17000, 22000, 65536}) {
+  for (const std::size_t size : std::array<std::size_t, 7>{41, 1000, 4096, 16384, 17000, 22000, 65536}) {
     OPENSSL_free(OPENSSL_malloc(size));
     CHECK(tls::kept_record_memory() == 0);
   }
