@@ -28,7 +28,7 @@ int run(int argc, char** argv) {
   if (!command_line.runs) return command_line.exit_status;
   const load::Options& options = command_line.options;
 
-  tls::keep_record_nodes();       // or OpenSSL allocates for each record
+  tls::keep_record_memory();      // or OpenSSL allocates for each record
   std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
   load::keep_time_exactly();
   if (const std::size_t files = load::raise_file_limit(); files < options.connections + kOtherFiles) {

@@ -117,7 +117,7 @@ void describe(CLI::App& app, Options& options) {
 }  // namespace
 
 int run(int argc, char** argv) {
-  tls::keep_record_nodes();  // before anything of OpenSSL's
+  tls::keep_record_memory();  // before anything of OpenSSL's
   log::init();
   Options options;
   CLI::App app("TLS/TCP stream proxy. Runs in the foreground until told to end.", "tlsproxy");

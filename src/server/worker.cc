@@ -11,6 +11,7 @@
 #include "config/yaml_loader.h"
 #include "log/log.h"
 #include "server/bundle.h"
+#include "tls/memory.h"
 
 namespace tlsproxy::server {
 namespace {
@@ -307,8 +308,9 @@ void Worker::on_pause_over() {
 // Runs only while there are sessions, or free blocks to give up: an idle worker sleeps.
 void Worker::on_trim() {
   service_->pool.trim();
-  const bool has_spare = service_->sessions.trim();
-  if (session_count() > 0 || service_->pool.bytes_held() > 0 || has_spare) trim_timer_.arm(kTrimInterval);
+  const bool has_pipes = service_->sessions.trim();
+  const bool has_spare = tls::trim_record_memory() || has_pipes || service_->pool.bytes_held() > 0;
+  if (session_count() > 0 || has_spare) trim_timer_.arm(kTrimInterval);
 }
 
 }  // namespace tlsproxy::server

@@ -5,6 +5,7 @@
 #include "tls/context.h"
 #include "tls/identity.h"
 #include "tls/loading.h"
+#include "tls/provider.h"
 #include "tls/settings.h"
 #include "tls/trust.h"
 
@@ -62,7 +63,7 @@ std::unique_ptr<ClientContext> ClientContext::make(const config::Backend& backen
   TLSPROXY_CHECK(backend.tls.has_value(), "a client context belongs to a backend with TLS");
   const config::ClientTls& policy = *backend.tls;
   Loading loading("backend '" + backend.name + "'", policy.mark, files, diagnostics);
-  SslCtxPtr context(SSL_CTX_new(TLS_client_method()));
+  SslCtxPtr context(SSL_CTX_new_ex(nullptr, own_algorithms(), TLS_client_method()));
   TLSPROXY_CHECK(context != nullptr, "there is memory for a TLS context");
 
   const ProtocolLimits limits = ProtocolLimits::of(policy, policy.mark);

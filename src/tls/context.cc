@@ -7,6 +7,7 @@
 #include "tls/certificate_groups.h"
 #include "tls/identity.h"
 #include "tls/loading.h"
+#include "tls/provider.h"
 #include "tls/settings.h"
 #include "tls/transport.h"
 #include "tls/trust.h"
@@ -119,7 +120,7 @@ class ServerContexts::Builder {
   }
 
   SslCtxPtr make_context(const Common& common, const CertificateGroup& group) {
-    SslCtxPtr context(SSL_CTX_new(TLS_server_method()));
+    SslCtxPtr context(SSL_CTX_new_ex(nullptr, own_algorithms(), TLS_server_method()));
     TLSPROXY_CHECK(context != nullptr, "there is memory for a TLS context");
     apply_common(context.get());
     apply_limits(common.limits, context.get(), loading_);

@@ -15,7 +15,7 @@
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   tlsproxy::support::count_allocations();
-  tlsproxy::tls::keep_record_nodes();
+  tlsproxy::tls::keep_record_memory();
   tlsproxy::log::init();
   tlsproxy::log::set_level(spdlog::level::off);
   return Catch::Session().run(argc, argv);
