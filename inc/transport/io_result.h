@@ -15,10 +15,15 @@ enum class IoStatus : std::uint8_t {
   failed,       // it broke otherwise: a TLS protocol error, or no socket memory (`error` tells)
 };
 
+// In two registers, since every call of the data path returns one.
 struct IoResult {
-  IoStatus status = IoStatus::would_block;
   std::size_t bytes = 0;
   int error = 0;  // errno for reset and failed, 0 when the fault is not the system's
+  IoStatus status = IoStatus::would_block;
+
+  constexpr IoResult() = default;
+  constexpr IoResult(IoStatus what, std::size_t moved_bytes, int errno_value)
+      : bytes(moved_bytes), error(errno_value), status(what) {}
 
   static IoResult moved(std::size_t bytes) { return {IoStatus::ok, bytes, 0}; }
   static IoResult done() { return {IoStatus::ok, 0, 0}; }
@@ -26,5 +31,6 @@ struct IoResult {
   [[nodiscard]] bool ok() const { return status == IoStatus::ok; }
   [[nodiscard]] bool would_block() const { return status == IoStatus::would_block; }
 };
+static_assert(sizeof(IoResult) == 16);
 
 }  // namespace tlsproxy::transport

@@ -1,19 +1,21 @@
 // Socket: a connected stream socket with the two ready bits of edge-triggered I/O.
 //
 //            | set by                  | cleared by
-//   readable | an edge from the loop   | EAGAIN, or a read shorter than asked
-//   writable | an edge from the loop   | EAGAIN, or a write shorter than asked
+//   readable | an edge from the loop   | EAGAIN, a read shorter than asked, or one that the kernel says was
+//   all writable | an edge from the loop   | EAGAIN, or a write shorter than asked
 //
 // A short read means drained, so that no read is spent on seeing EAGAIN. The exception is a peer that has
 // ended its direction: its FIN may have come with the data and gives no second edge, so from the hangup on
 // reads go on until they return the end. A short write sets the kernel's own "wants space" mark and is
-// followed by an edge, just as EAGAIN is (tcp_sendmsg).
+// followed by an edge, just as EAGAIN is (tcp_sendmsg). A read as long as asked leaves the question open:
+// from the first large one on, the kernel is asked to answer it with each read (TCP_INQ).
 //
 // All traffic of every transport goes through here, TLS too: so readiness, errors and injected faults
 // exist once.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "os/address.h"
@@ -46,9 +48,12 @@ class Socket {
   [[nodiscard]] bool may_read() const { return readable_; }
   [[nodiscard]] bool may_write() const { return writable_; }
 
+  // What follows a write at once: the end of our direction can then leave in one segment with it.
+  enum class Then : std::uint8_t { anything, shutdown };
+
   // ok, would_block, end, reset or failed. `room` and `data` must not be empty.
   IoResult read(std::span<std::byte> room);
-  IoResult write(std::span<const std::byte> data);
+  IoResult write(std::span<const std::byte> data, Then then = Then::anything);
 
   // Moves bytes between this socket and a pipe inside the kernel, at most `most`. The pipe is empty before
   // splice_to, and holds `most` bytes before splice_from. A short count tells nothing about what is left, so
@@ -72,11 +77,16 @@ class Socket {
   void close_with_reset();
 
  private:
+  void forget();
+  void ask_what_is_left();
+
   os::Fd fd_;
-  bool connecting_ = false;
-  bool readable_ = false;
-  bool writable_ = false;
-  bool hangup_ = false;
+  bool connecting_ : 1 = false;
+  bool readable_ : 1 = false;
+  bool writable_ : 1 = false;
+  bool hangup_ : 1 = false;
+  bool asked_what_is_left_ : 1 = false;
+  bool told_what_is_left_ : 1 = false;
 };
 
 }  // namespace tlsproxy::transport

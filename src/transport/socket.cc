@@ -27,6 +27,9 @@ IoResult classify(int error) {
   }
 }
 
+// A read of this size is bulk: more like it follow, and are worth a setsockopt.
+constexpr std::size_t kBulkRead = 32U * 1024;
+
 void set_option(int fd, int level, int option, int value) {
   // Cannot fail on a TCP socket that we hold; on a unix one it does, and does not matter.
   static_cast<void>(::setsockopt(fd, level, option, &value, sizeof(value)));
@@ -35,24 +38,22 @@ void set_option(int fd, int level, int option, int value) {
 }  // namespace
 
 void Socket::adopt(os::Fd fd) {
+  forget();
   fd_ = std::move(fd);
-  connecting_ = false;
   readable_ = writable_ = true;
-  hangup_ = false;
 }
 
 IoResult Socket::connect(const os::SocketAddress& address) {
   TLSPROXY_DCHECK(!is_open(), "a socket connects once");
   const int fd = os::syscalls().socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return classify(errno);
+  forget();
   fd_.reset(fd);
-  readable_ = writable_ = hangup_ = false;
   if (address.is_ip()) {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   }
   if (os::syscalls().connect(fd, address.data(), address.size()) == 0) {
-    connecting_ = false;
     readable_ = writable_ = true;
     return IoResult::done();
   }
@@ -87,10 +88,16 @@ void Socket::note(bool readable, bool writable, bool hangup) {
 IoResult Socket::read(std::span<std::byte> room) {
   TLSPROXY_DCHECK(!room.empty(), "a read has room");
   for (;;) {
-    const ssize_t got = os::syscalls().recv(fd(), room.data(), room.size(), 0);
+    constexpr int kUntold = -1;
+    int left = kUntold;
+    const ssize_t got = told_what_is_left_
+                            ? os::syscalls().recv_and_left(fd(), room.data(), room.size(), &left)
+                            : os::syscalls().recv(fd(), room.data(), room.size(), 0);
     if (got > 0) {
       const auto bytes = static_cast<std::size_t>(got);
-      if (bytes < room.size() && !hangup_) readable_ = false;
+      const bool drained = left == kUntold ? bytes < room.size() : left == 0;
+      if (drained && !hangup_) readable_ = false;
+      if (!drained && !asked_what_is_left_ && bytes >= kBulkRead) ask_what_is_left();
       return IoResult::moved(bytes);
     }
     if (got == 0) return {IoStatus::end, 0, 0};
@@ -103,10 +110,11 @@ IoResult Socket::read(std::span<std::byte> room) {
   }
 }
 
-IoResult Socket::write(std::span<const std::byte> data) {
+IoResult Socket::write(std::span<const std::byte> data, Then then) {
   TLSPROXY_DCHECK(!data.empty(), "a write has bytes");
+  const int flags = MSG_NOSIGNAL | (then == Then::shutdown ? MSG_MORE : 0);
   for (;;) {
-    const ssize_t sent = os::syscalls().send(fd(), data.data(), data.size(), MSG_NOSIGNAL);
+    const ssize_t sent = os::syscalls().send(fd(), data.data(), data.size(), flags);
     if (sent >= 0) {
       const auto bytes = static_cast<std::size_t>(sent);
       if (bytes < data.size()) writable_ = false;
@@ -167,9 +175,19 @@ std::size_t Socket::unacknowledged() const {
   return static_cast<std::size_t>(bytes);
 }
 
+void Socket::ask_what_is_left() {
+  const int on = 1;
+  asked_what_is_left_ = true;
+  told_what_is_left_ = ::setsockopt(fd(), IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) == 0;  // not on unix sockets
+}
+
 void Socket::close() {
   fd_.reset();
-  connecting_ = readable_ = writable_ = hangup_ = false;
+  forget();
+}
+
+void Socket::forget() {
+  connecting_ = readable_ = writable_ = hangup_ = asked_what_is_left_ = told_what_is_left_ = false;
 }
 
 void Socket::close_with_reset() {

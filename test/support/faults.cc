@@ -13,7 +13,7 @@ Faults* in_use = nullptr;
 
 Faults::Faults() {
   in_use = this;
-  os::syscalls() = {&on_socket, &on_connect, &on_accept4,  &on_recv,
+  os::syscalls() = {&on_socket, &on_connect, &on_accept4,  &on_recv, &on_recv_and_left,
                     &on_send,   &on_splice,  &on_shutdown, &on_close};
 }
 
@@ -78,6 +78,13 @@ ssize_t Faults::on_recv(int fd, void* data, std::size_t size, int flags) {
   const Outcome outcome = current().next(current().recv, false);
   if (outcome.error != 0) return errno = outcome.error, -1;
   return os::kernel_syscalls().recv(fd, data, std::min(size, outcome.at_most.value_or(size)), flags);
+}
+
+ssize_t Faults::on_recv_and_left(int fd, void* data, std::size_t size, int* left) {
+  ++current().counts_.recv;
+  const Outcome outcome = current().next(current().recv, false);
+  if (outcome.error != 0) return errno = outcome.error, -1;
+  return os::kernel_syscalls().recv_and_left(fd, data, std::min(size, outcome.at_most.value_or(size)), left);
 }
 
 ssize_t Faults::on_send(int fd, const void* data, std::size_t size, int flags) {

@@ -61,6 +61,7 @@ class Faults {
   static int on_connect(int, const sockaddr*, socklen_t);
   static int on_accept4(int, sockaddr*, socklen_t*, int);
   static ssize_t on_recv(int, void*, std::size_t, int);
+  static ssize_t on_recv_and_left(int, void*, std::size_t, int*);
   static ssize_t on_send(int, const void*, std::size_t, int);
   static ssize_t on_splice(int, int, std::size_t, unsigned);
   static int on_shutdown(int, int);

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cerrno>
+#include <string>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/faults.h"
@@ -41,6 +43,49 @@ TEST_CASE_METHOD(Fixture, "a full read leaves the socket readable", "[socket]") 
   CHECK(socket.may_read());
 }
 
+TEST_CASE("from the first large read on the kernel tells when a full read was all", "[socket]") {
+  auto [one, other] = support::connected_pair(true);
+  Socket socket;
+  socket.adopt(std::move(one));
+  support::Faults faults;
+  std::vector<std::byte> room(32U * 1024);
+  const std::string chunk(room.size(), 'x');
+  const int plenty = 200'000;
+  REQUIRE(::setsockopt(other.get(), SOL_SOCKET, SO_SNDBUF, &plenty, sizeof(plenty)) == 0);
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(support::write_all(other.get(), chunk));
+    socket.note(true, false, false);
+    const std::size_t before = faults.counts().recv;
+    CHECK(socket.read(room).bytes == room.size());
+    if (i == 0) {
+      REQUIRE(socket.may_read());
+      CHECK(socket.read(room).would_block());
+    }
+    CHECK_FALSE(socket.may_read());
+    CHECK(faults.counts().recv - before == (i == 0 ? 2U : 1U));
+  }
+  REQUIRE(support::write_all(other.get(), chunk + "y"));
+  socket.note(true, false, false);
+  CHECK(socket.read(room).bytes == room.size());
+  CHECK(socket.may_read());
+  CHECK(socket.read(room).bytes == 1);
+  CHECK_FALSE(socket.may_read());
+}
+
+TEST_CASE("where the kernel tells nothing, only an empty read shows that a full one was all", "[socket]") {
+  auto [one, other] = support::connected_pair(false);
+  Socket socket;
+  socket.adopt(std::move(one));
+  std::vector<std::byte> room(32U * 1024);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(support::write_all(other.get(), std::string(room.size(), 'x')));
+    socket.note(true, false, false);
+    CHECK(socket.read(room).bytes == room.size());
+    CHECK(socket.may_read());
+    CHECK(socket.read(room).would_block());
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "after a hangup a short read is followed by another, up to the end", "[socket]") {
   REQUIRE(support::write_all(peer.get(), "bye"));
   peer.reset();
@@ -48,6 +93,13 @@ TEST_CASE_METHOD(Fixture, "after a hangup a short read is followed by another, u
   CHECK(socket.read(room).bytes == 3);
   REQUIRE(socket.may_read());
   CHECK(socket.read(room).status == IoStatus::end);
+}
+
+TEST_CASE_METHOD(Fixture, "what is written before the end leaves with it, and not before", "[socket]") {
+  REQUIRE(socket.write(support::as_bytes("bye"), Socket::Then::shutdown).bytes == 3);
+  CHECK(support::read_available(peer.get()).empty());
+  socket.shutdown_write();
+  CHECK(support::read_available(peer.get()) == "bye");
 }
 
 TEST_CASE_METHOD(Fixture, "an interrupted call is made again", "[socket]") {
