@@ -57,11 +57,13 @@ class BlockPool {
   // What a block is for. Bytes that are in memory already and need a block to move on (ciphertext to
   // decrypt, plaintext to encrypt) may exceed the budget by small blocks: if they too were refused, every
   // session could hold one block and wait for a second one for ever. Each such block is matched by one
-  // within the budget, so the excess is bounded by it.
-  enum class Purpose : std::uint8_t { fill, move_on };
+  // within the budget, so the excess is bounded by it. The beginning of a TLS record is of no use until the
+  // rest of it is there too: a block to hold a whole one is never smaller than wished, and may exceed the
+  // budget by as much as a TLS library's own buffer for it would.
+  enum class Purpose : std::uint8_t { fill, move_on, whole };
 
-  // A block of `wish` or, when the budget does not allow it, a smaller one; an empty one at the end of
-  // the budget or of memory. Never throws.
+  // A block of `wish` or, when the budget does not allow it, a smaller one (except for `whole`); an empty one
+  // at the end of the budget or of memory. Never throws.
   Block take(BlockSize wish, Purpose purpose = Purpose::fill);
 
   // Takes `block` back, empties the caller's handle and calls the first waiter. Given back from within

@@ -5,9 +5,9 @@
 //
 // It holds at most one block, and should hold none while empty: prepare() takes one when bytes are about
 // to arrive, release() gives it back when they are gone. Pending bytes keep their address until they are
-// consumed, so the buffer never compacts, and it changes its block's size only while empty. Growth is a
-// remembered wish: a block filled to its end makes the next one a size larger, two small reads in a row
-// make it a size smaller.
+// consumed or the holder asks for another place, and a block's size changes only while it is empty or on such
+// a demand. Growth is a remembered wish: a block filled to its end makes the next one a size larger, two
+// small reads in a row make it a size smaller.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,20 @@ class RelayBuffer {
   [[nodiscard]] std::span<const std::byte> pending() const { return {block_.data + head_, tail_ - head_}; }
   [[nodiscard]] std::span<std::byte> room() const { return {block_.data + tail_, block_.capacity - tail_}; }
 
+  // room() and the framing beyond it, for ciphertext: what a peer made of a block full of plaintext is one
+  // read, not one and a rest.
+  [[nodiscard]] std::span<std::byte> framed_room() const {
+    return {block_.data + tail_, block_.capacity + BlockPool::kFraming - tail_};
+  }
+
+  // pending(), to be changed in place.
+  [[nodiscard]] std::span<std::byte> pending_to_change() { return {block_.data + head_, tail_ - head_}; }
+
   // Makes sure that there is a block, and of the wished size if the buffer is empty. False when the
   // pool refused: then nothing has changed.
   bool prepare(BlockPool& pool, BlockPool::Purpose purpose = BlockPool::Purpose::fill);
 
-  // The first `bytes` of room() were filled by one read.
+  // The first `bytes` of room() or framed_room() were filled by one read.
   void commit(std::size_t bytes);
 
   // The source has more bytes at hand than fitted (plaintext inside OpenSSL): grow as if filled.
@@ -54,6 +63,11 @@ class RelayBuffer {
   // Drops pending bytes and the block.
   void discard(BlockPool& pool);
 
+  // Brings the pending bytes, the beginning of a unit of `whole` bytes (a TLS record), to the front of a
+  // block in whose framed room all of it fits: the same or a larger one, of the wished size if the pool has
+  // it. False when there is none: then nothing has changed.
+  bool gather(BlockPool& pool, std::size_t whole);
+
   // Moves the pending bytes to a block of the next size, by copying: for a window that must be whole to
   // be parsed (the ClientHello), never for relayed bytes. False when it is the largest already or the
   // pool refused a larger one.
@@ -64,6 +78,7 @@ class RelayBuffer {
  private:
   void grow();
   void shrink_after_small(std::size_t bytes);
+  void move_to(BlockPool& pool, Block& other);
   void check() const;
 
   Block block_;

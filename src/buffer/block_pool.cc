@@ -29,14 +29,15 @@ BlockPool::~BlockPool() {
 }
 
 Block BlockPool::take(BlockSize wish, Purpose purpose) {
-  for (std::size_t size = index(wish) + 1; size-- > 0;) {
+  const std::size_t smallest = purpose == Purpose::whole ? index(wish) : 0;
+  for (std::size_t size = index(wish) + 1; size-- > smallest;) {
     std::byte* data = take_free(size);
     if (data == nullptr && make_room(capacities_[size])) data = allocate(size);
     if (data != nullptr) return lend(size, data);
   }
   if (purpose == Purpose::fill) return Block{};
-  std::byte* data = allocate(0);
-  return data == nullptr ? Block{} : lend(0, data);
+  std::byte* data = allocate(smallest);
+  return data == nullptr ? Block{} : lend(smallest, data);
 }
 
 Block BlockPool::lend(std::size_t size, std::byte* data) {

@@ -1,5 +1,6 @@
 #include "buffer/relay_buffer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -43,9 +44,9 @@ bool RelayBuffer::prepare(BlockPool& pool, BlockPool::Purpose purpose) {
 }
 
 void RelayBuffer::commit(std::size_t bytes) {
-  TLSPROXY_CHECK(bytes <= room().size(), "nobody fills more than the room there is");
+  TLSPROXY_CHECK(bytes <= framed_room().size(), "nobody fills more than the room there is");
   tail_ += static_cast<std::uint32_t>(bytes);
-  if (tail_ == block_.capacity) {
+  if (tail_ == block_.capacity || framed_room().empty()) {
     grow();
   } else {
     shrink_after_small(bytes);
@@ -92,18 +93,46 @@ bool RelayBuffer::enlarge(BlockPool& pool) {
     pool.give_back(larger);
     return false;
   }
-  const std::span<const std::byte> bytes = pending();
-  std::memcpy(larger.data, bytes.data(), bytes.size());
-  head_ = 0;
-  tail_ = static_cast<std::uint32_t>(bytes.size());
-  std::swap(block_, larger);
-  pool.give_back(larger);
+  move_to(pool, larger);
+  return true;
+}
+
+bool RelayBuffer::gather(BlockPool& pool, std::size_t whole) {
+  BlockSize fitting = block_.size;
+  while (pool.capacity(fitting) + BlockPool::kFraming < whole && fitting != BlockSize::large) {
+    fitting = step(fitting, 1);
+  }
+  Block larger;
+  if (const BlockSize best = std::max(fitting, wish_); best > block_.size) larger = pool.take(best);
+  if (larger && (larger.size < fitting || larger.size == block_.size)) pool.give_back(larger);
+  if (!larger && fitting > block_.size) {
+    larger = pool.take(fitting, BlockPool::Purpose::whole);
+    if (!larger) return false;
+  }
+  if (larger) {
+    move_to(pool, larger);
+  } else if (head_ > 0) {
+    std::memmove(block_.data, block_.data + head_, tail_ - head_);
+    tail_ -= std::exchange(head_, 0);
+  }
   check();
   return true;
 }
 
+// Copies the pending bytes to the front of `other`, which becomes the block; the one of before goes back.
+void RelayBuffer::move_to(BlockPool& pool, Block& other) {
+  const std::span<const std::byte> bytes = pending();
+  std::memcpy(other.data, bytes.data(), bytes.size());
+  head_ = 0;
+  tail_ = static_cast<std::uint32_t>(bytes.size());
+  std::swap(block_, other);
+  pool.give_back(other);
+  check();
+}
+
 void RelayBuffer::check() const {
-  TLSPROXY_DCHECK(head_ <= tail_ && tail_ <= block_.capacity, "head, tail and capacity are in this order");
+  TLSPROXY_DCHECK(head_ <= tail_ && (!block_ || tail_ <= block_.capacity + BlockPool::kFraming),
+                  "head, tail and the block's end are in this order");
   TLSPROXY_DCHECK(head_ < tail_ || head_ == 0, "an empty buffer starts at the front of its block");
 }
 

@@ -104,6 +104,20 @@ TEST_CASE("free blocks of other sizes make room for the wished one", "[block_poo
   pool.give_back(one);
 }
 
+TEST_CASE("a block for a whole unit is never smaller than wished, whatever the budget", "[block_pool]") {
+  BlockPool pool(16, {16, 32, 64});
+  Block first = pool.take(BlockSize::small);
+  REQUIRE(first);
+  CHECK_FALSE(pool.take(BlockSize::medium));
+  Block whole = pool.take(BlockSize::medium, BlockPool::Purpose::whole);
+  REQUIRE(whole);
+  CHECK(whole.capacity == 32);
+  CHECK(pool.bytes_in_use() == 48);
+  pool.give_back(whole);
+  pool.give_back(first);
+  CHECK(pool.bytes_in_use() == 0);
+}
+
 TEST_CASE("a wish that cannot be met frees nothing in vain", "[block_pool]") {
   BlockPool pool(64, kTiny);
   Block used = pool.take(BlockSize::small);

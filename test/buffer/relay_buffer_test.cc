@@ -56,6 +56,25 @@ TEST_CASE("a block filled to its end makes the next one larger, up to the larges
   CHECK(buffer.wish() == BlockSize::large);
 }
 
+TEST_CASE("ciphertext may fill a block beyond its capacity by the framing", "[relay_buffer]") {
+  BlockPool pool(kPlenty, kTiny);
+  RelayBuffer buffer;
+  REQUIRE(buffer.prepare(pool));
+  CHECK(buffer.framed_room().size() == 16 + BlockPool::kFraming);
+
+  const auto fill_framed = [&buffer](std::size_t bytes) {
+    std::memset(buffer.framed_room().data(), 'x', bytes);
+    buffer.commit(bytes);
+  };
+  fill_framed(20);
+  CHECK(buffer.pending().size() == 20);
+  CHECK(buffer.wish() == BlockSize::small);
+  buffer.consume(20);
+  fill_framed(16 + BlockPool::kFraming);
+  CHECK(buffer.wish() == BlockSize::medium);
+  buffer.discard(pool);
+}
+
 TEST_CASE("bytes left at the source make the next block larger as a full one does", "[relay_buffer]") {
   BlockPool pool(kPlenty, kTiny);
   RelayBuffer buffer;
@@ -115,6 +134,58 @@ TEST_CASE("a block smaller than wished does not raise the wish further", "[relay
   REQUIRE(buffer.wish() == BlockSize::medium);
   pass(buffer, pool, 16);
   CHECK(buffer.wish() == BlockSize::medium);
+}
+
+TEST_CASE("gathering brings a unit together, in the same block or one that holds all of it",
+          "[relay_buffer]") {
+  constexpr BlockPool::Capacities kSizes{600, 1200, 2400};
+  BlockPool pool(kPlenty, kSizes);
+  RelayBuffer buffer;
+  REQUIRE(buffer.prepare(pool));
+  fill(buffer, std::string(500, '.') + "begun");
+  buffer.consume(500);
+  const std::byte* const before = buffer.pending().data();
+  REQUIRE(buffer.gather(pool, 600 + BlockPool::kFraming));
+  CHECK(text(buffer.pending()) == "begun");
+  CHECK(buffer.pending().data() == before - 500);
+  CHECK(buffer.framed_room().size() == 600 + BlockPool::kFraming - 5);
+
+  REQUIRE(buffer.gather(pool, 600 + BlockPool::kFraming + 1));
+  CHECK(text(buffer.pending()) == "begun");
+  CHECK(buffer.framed_room().size() == 1200 + BlockPool::kFraming - 5);
+  REQUIRE(buffer.gather(pool, 2400));
+  CHECK(buffer.framed_room().size() == 2400 + BlockPool::kFraming - 5);
+  CHECK(pool.bytes_in_use() == 2400);
+  buffer.discard(pool);
+}
+
+TEST_CASE("gathering follows the wish for a larger block when the pool has one", "[relay_buffer]") {
+  BlockPool pool(64 + 32, kTiny);
+  RelayBuffer buffer;
+  REQUIRE(buffer.prepare(pool));
+  fill(buffer, std::string(16, 'x'));
+  buffer.consume(15);
+  REQUIRE(buffer.wish() == BlockSize::medium);
+  buffer::Block taken = pool.take(BlockSize::large);
+  REQUIRE(taken.size == BlockSize::large);
+  REQUIRE(buffer.gather(pool, 10));
+  CHECK(buffer.room().size() == 15);
+  pool.give_back(taken);
+  REQUIRE(buffer.gather(pool, 10));
+  CHECK(buffer.room().size() == 31);
+  buffer.discard(pool);
+}
+
+TEST_CASE("a unit that must be whole gets its block beyond the budget", "[relay_buffer]") {
+  constexpr BlockPool::Capacities kSizes{600, 1200, 2400};
+  BlockPool pool(600, kSizes);
+  RelayBuffer buffer;
+  REQUIRE(buffer.prepare(pool));
+  fill(buffer, "begun");
+  REQUIRE(buffer.gather(pool, 1500));
+  CHECK(text(buffer.pending()) == "begun");
+  CHECK(pool.bytes_in_use() == 1200);
+  buffer.discard(pool);
 }
 
 TEST_CASE("enlarging keeps the bytes and makes room, until the largest block", "[relay_buffer]") {
