@@ -23,10 +23,14 @@
 
 namespace tlsproxy::relay {
 
+// When bytes between plain legs are spliced.
+enum class SpliceWhen : std::uint8_t { bulk, always, never };
+
 // What a worker's flows share.
 struct Means {
   buffer::BlockPool& blocks;
   PipePool& pipes;
+  SpliceWhen splice = SpliceWhen::bulk;
 };
 
 class Flow {
@@ -43,6 +47,9 @@ class Flow {
 
   // Moves bytes until one of the above; `budget` is lowered by the bytes read.
   [[nodiscard]] Progress pump(Means& means, std::size_t& budget);
+
+  // Whether pump() might move something: there is something to read and a place for it.
+  [[nodiscard]] bool could_move() const { return source_->may_read() && sink_->may_write(); }
 
   // Reads one buffer full while there is no sink yet; as pump(), but never failed or out_of_budget.
   [[nodiscard]] Progress read_ahead(buffer::BlockPool& pool);
@@ -79,7 +86,7 @@ class Flow {
     explicit End(transport::IoResult result)
         : status_(result.status), error_(static_cast<std::int16_t>(result.error)) {}
     [[nodiscard]] bool is_known() const { return status_ != transport::IoStatus::would_block; }
-    [[nodiscard]] transport::IoResult result() const { return {.status = status_, .error = error_}; }
+    [[nodiscard]] transport::IoResult result() const { return {status_, 0, error_}; }
 
    private:
     transport::IoStatus status_ = transport::IoStatus::would_block;
@@ -90,7 +97,7 @@ class Flow {
   Progress deliver_spliced(Means& means);
   Progress fetch(buffer::BlockPool& pool);
   Progress fetch_spliced(Means& means);
-  bool should_splice() const;
+  bool should_splice(SpliceWhen when) const;
 
   Leg* source_;
   Leg* sink_;

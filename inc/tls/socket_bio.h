@@ -12,9 +12,11 @@
 #include <openssl/bio.h>
 
 #include <cstddef>
+#include <span>
 
 #include "buffer/block_pool.h"
 #include "buffer/relay_buffer.h"
+#include "tls/traffic_key.h"
 #include "transport/io_result.h"
 #include "transport/socket.h"
 
@@ -38,8 +40,27 @@ class SocketBio {
   // The output must be empty. Returns how many bytes of plaintext fit through `fits`.
   bool reserve(std::size_t plaintext, std::size_t& fits);
 
+  // --- for records that are read and made without OpenSSL ---
+
+  // What was received and not consumed, from a record's first byte on.
+  [[nodiscard]] std::span<std::byte> input() { return input_.pending_to_change(); }
+  [[nodiscard]] std::span<const std::byte> input() const { return input_.pending(); }
+  // Whether the pool's largest block holds the largest record: not with sizes forced for tests.
+  [[nodiscard]] bool holds_any_record() const {
+    return pool_->capacity(buffer::BlockSize::large) + buffer::BlockPool::kFraming >=
+           kRecordHeader + kLargestPayload;
+  }
+  // One read behind that; `whole`: the size of the record it begins, whose bytes are brought together.
+  transport::IoResult fill(std::size_t whole);
+  void consume(std::size_t bytes);
+
+  // Where `bytes` more of output go; null while what was gathered before leaves no room (flush() first, with
+  // some backlog) or the pool gives no block.
+  std::byte* place_output(std::size_t bytes);
+  void commit_output(std::size_t bytes) { out_tail_ += static_cast<std::uint32_t>(bytes); }
+
   // Sends what was gathered: ok when all is out, would_block while some is left, else what broke.
-  transport::IoResult flush();
+  transport::IoResult flush(transport::Socket::Then then = transport::Socket::Then::anything);
 
   [[nodiscard]] bool has_output() const { return out_head_ < out_tail_; }
   [[nodiscard]] bool has_input() const { return !input_.empty(); }

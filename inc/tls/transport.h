@@ -1,11 +1,15 @@
 // Transport: the four verbs over TLS, and the one place that interprets what SSL_get_error says.
 //
-// Ready bits under TLS: may_read() stays true until OpenSSL itself asked for more bytes than there are
-// (WANT_READ). Plaintext may be left inside OpenSSL, and ciphertext in the read-ahead block, that no
-// socket event will announce.
+// Ready bits under TLS: may_read() stays true until OpenSSL asked for more bytes than there are (WANT_READ),
+// or holds none while the socket is drained. Plaintext may be left inside OpenSSL, and ciphertext in the
+// read-ahead block, that no socket event will announce.
 //
 // write() never leaves OpenSSL with a half-written record: a record is made only when its ciphertext has
 // room in the gathered output, so SSL_write needs no retry and its caller may move or free the bytes.
+//
+// OpenSSL does the handshake. After it, settle() lets go of OpenSSL's connection and carries on with the
+// traffic secrets (RecordLayer), where the version and the suite allow it; nothing outside tells the
+// difference.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -20,6 +24,8 @@
 #include "buffer/block_pool.h"
 #include "buffer/relay_buffer.h"
 #include "record/session_record.h"
+#include "tls/provider.h"
+#include "tls/record_layer.h"
 #include "tls/socket_bio.h"
 #include "transport/io_result.h"
 #include "transport/socket.h"
@@ -46,7 +52,15 @@ class Transport {
   // ok when the handshake is complete and the peer verified by the context's policy.
   transport::IoResult handshake();
 
-  [[nodiscard]] bool may_read() const { return !drained_ || socket_->may_read(); }
+  // The handshake is over: lets go of what only it needs.
+  void settle();
+  // Whether OpenSSL still carries the connection.
+  [[nodiscard]] bool uses_openssl() const { return ssl_ != nullptr; }
+
+  [[nodiscard]] bool may_read() const {
+    if (records_) return input_end_ || has_bytes_at_hand() || socket_->may_read();
+    return !drained_ || socket_->may_read();
+  }
   [[nodiscard]] bool may_write() const { return socket_->may_write(); }
 
   // Fills as much of `room` as there is plaintext for, over several records.
@@ -70,8 +84,9 @@ class Transport {
   [[nodiscard]] bool is_warm() const { return warm_; }
   void cool();
 
-  // Whether the last read() left plaintext inside OpenSSL, or ciphertext in the read-ahead block.
-  [[nodiscard]] bool has_bytes_at_hand() const { return bio_.has_input() || SSL_pending(ssl_.get()) > 0; }
+  // Whether the last read() left bytes behind that no event will announce: plaintext inside OpenSSL, or
+  // ciphertext in the read-ahead block.
+  [[nodiscard]] bool has_bytes_at_hand() const;
 
   // --- facts, valid once the handshake is over ---
   [[nodiscard]] record::TlsFacts facts() const;
@@ -94,17 +109,41 @@ class Transport {
   struct SslFree {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
+  // What is needed until settle() only.
+  struct Greeting {
+    std::string name;
+    TrafficSecrets secrets;
+    std::uint64_t records_written = 0;  // by the last SSL_do_handshake
+    bool no_certificate = false;
+  };
+  // What OpenSSL's object told, once it is gone.
+  struct Told {
+    record::TlsFacts facts;
+    std::string alpn;
+    std::string peer_subject;
+  };
 
   bool start(SSL_CTX* context);
+  [[nodiscard]] bool may_hold_more() const;
   transport::IoResult classify(int returned);
   transport::IoResult finish_output(bool orderly);
+  std::unique_ptr<RecordLayer> take_over() const;
+  transport::IoResult read_records(std::span<std::byte> room);
+  transport::IoResult write_records(std::span<const std::byte> data);
+  transport::IoResult step_ended(const RecordLayer::Step& step);
+  bool send_alert(AlertCode code);
+  void note_alert(int value, bool sent);
   static void on_info(const SSL* ssl, int where, int value);
+  static void on_message(int written, int version, int type, const void* data, std::size_t size, SSL* ssl,
+                         void* me);
   static int on_server_name(SSL* ssl, int* alert, void* unused);
 
   transport::Socket* socket_;
-  SocketBio bio_;  // before ssl_, which uses it until freed
-  std::unique_ptr<SSL, SslFree> ssl_;
-  std::string name_;
+  SocketBio bio_;                      // before ssl_, which uses it until freed
+  std::unique_ptr<SSL, SslFree> ssl_;  // none once records_ has taken over
+  std::unique_ptr<RecordLayer> records_;
+  std::unique_ptr<Greeting> greeting_;
+  Told told_;
   std::optional<Alert> alert_;
   std::optional<transport::IoResult> input_end_;  // read() repeats it for ever
   bool drained_ = false;
@@ -112,7 +151,6 @@ class Transport {
   bool notified_ = false;
   bool output_ended_ = false;
   bool name_changed_ = false;
-  bool no_certificate_ = false;
   bool warm_ = false;
 };
 

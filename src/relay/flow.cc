@@ -26,7 +26,7 @@ Flow::Progress Flow::pump(Means& means, std::size_t& budget) {
       return source_->may_read() ? Progress::out_of_budget : Progress::blocked;
     }
     const std::uint64_t before = bytes_in_;
-    const Progress progress = should_splice() ? fetch_spliced(means) : fetch(pool);
+    const Progress progress = should_splice(means.splice) ? fetch_spliced(means) : fetch(pool);
     budget -= std::min<std::size_t>(budget, bytes_in_ - before);
     if (progress == Progress::blocked) return progress;
   }
@@ -94,8 +94,9 @@ Flow::Progress Flow::fetch(buffer::BlockPool& pool) {
   return Progress::ended;
 }
 
-bool Flow::should_splice() const {
-  return buffer_.wish() == buffer::BlockSize::large && source_->is_plain() && sink_->is_plain();
+bool Flow::should_splice(SpliceWhen when) const {
+  if (!source_->is_plain() || !sink_->is_plain()) return false;
+  return when == SpliceWhen::bulk ? buffer_.wish() == buffer::BlockSize::large : when == SpliceWhen::always;
 }
 
 Flow::Progress Flow::fetch_spliced(Means& means) {

@@ -319,6 +319,7 @@ void Session::handshake() {
     return;
   }
   if (!result.ok()) return handshake_broke(result);
+  transport.settle();
   handshake_done_ = host_->loop().now();
   enter(State::choose);
 }
@@ -471,7 +472,10 @@ void Session::greet_backend() {
     if (transport.take_starved()) wait_for_block();
     return;
   }
-  if (result.ok()) return connected();
+  if (result.ok()) {
+    transport.settle();
+    return connected();
+  }
   note_alert(backend_, transport);
   server_failed(note_rejection(transport) ? CloseReason::backend_rejected : CloseReason::backend_tls_failed);
   enter(State::connect);
@@ -501,7 +505,8 @@ void Session::relay() {
       host_->loop().schedule(*this);
       break;
     }
-    if (!moved) break;
+    // Another round only where one flow may have made way for the other (a built-in backend).
+    if (!moved || (!up_.could_move() && !down_.could_move())) break;
   }
   if (up_.take_starved() | down_.take_starved()) wait_for_block();
   const bool warm = (client_.tls() != nullptr && client_.tls()->is_warm()) ||

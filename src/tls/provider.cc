@@ -107,6 +107,14 @@ int read_parameters(const OSSL_PARAM* parameters, KdfInput& input) {
   return 1;
 }
 
+thread_local TrafficSecrets* noted = nullptr;
+
+void note(Bytes label, Bytes derived, TrafficSecrets& secrets) {
+  const std::string_view name(reinterpret_cast<const char*>(label.data()), label.size());
+  if (name == "c ap traffic") secrets.client = Secret(std::as_bytes(derived));
+  if (name == "s ap traffic") secrets.server = Secret(std::as_bytes(derived));
+}
+
 int derive(const KdfInput& input, Room out) {
   if (!input.hash) return refuse(PROV_R_MISSING_MESSAGE_DIGEST);
   if (out.empty()) return refuse(PROV_R_INVALID_KEY_LENGTH);
@@ -121,7 +129,10 @@ int derive(const KdfInput& input, Room out) {
     }
     case EVP_KDF_HKDF_MODE_EXPAND_ONLY:
       if (input.key.data() == nullptr) return refuse(PROV_R_MISSING_KEY);
-      if (hkdf_expand_label(*input.hash, input.key, input.label, input.data, out)) return 1;
+      if (hkdf_expand_label(*input.hash, input.key, input.label, input.data, out)) {
+        if (noted != nullptr) note(input.label.name, out, *noted);
+        return 1;
+      }
       break;
     default:
       return refuse(PROV_R_INVALID_MODE);
@@ -287,6 +298,14 @@ int start(const OSSL_CORE_HANDLE*, const OSSL_DISPATCH*, const OSSL_DISPATCH** f
 }
 
 }  // namespace
+
+NoteTrafficSecrets::NoteTrafficSecrets(TrafficSecrets& secrets) {
+  noted = &secrets;
+}
+
+NoteTrafficSecrets::~NoteTrafficSecrets() {
+  noted = nullptr;
+}
 
 const char* own_algorithms() {
   // With the fallbacks retained: what else is loaded stays as OpenSSL's configuration has it.

@@ -50,7 +50,7 @@ int SocketBio::on_read(BIO* bio, char* data, std::size_t size, std::size_t* got)
     me.last_read_ = IoResult::blocked();
     if (me.socket_->may_read()) {
       if (me.input_.prepare(*me.pool_)) {
-        me.last_read_ = me.socket_->read(me.input_.room());
+        me.last_read_ = me.socket_->read(me.input_.framed_room());
         if (me.last_read_.ok()) me.input_.commit(me.last_read_.bytes);
       } else {
         me.starved_ = true;
@@ -112,6 +112,28 @@ long SocketBio::on_control(BIO* bio, int command, long, void*) {
   }
 }
 
+IoResult SocketBio::fill(std::size_t whole) {
+  if (!socket_->may_read()) return IoResult::blocked();
+  if (!(input_.empty() ? input_.prepare(*pool_) : input_.gather(*pool_, whole))) {
+    starved_ = true;
+    return IoResult::blocked();
+  }
+  const IoResult got = socket_->read(input_.framed_room());
+  if (got.ok()) input_.commit(got.bytes);
+  input_.release(*pool_);
+  return got;
+}
+
+void SocketBio::consume(std::size_t bytes) {
+  input_.consume(bytes);
+  input_.release(*pool_);
+}
+
+std::byte* SocketBio::place_output(std::size_t bytes) {
+  if (!output_ && !take_output_block(buffer::BlockSize::small)) return nullptr;
+  return output_room() < bytes ? nullptr : output_.data + out_tail_;
+}
+
 bool SocketBio::take_output_block(buffer::BlockSize size) {
   if (output_) return true;
   output_ = pool_->take(size, buffer::BlockPool::Purpose::move_on);
@@ -133,10 +155,10 @@ bool SocketBio::reserve(std::size_t plaintext, std::size_t& fits) {
   return true;
 }
 
-IoResult SocketBio::flush() {
+IoResult SocketBio::flush(transport::Socket::Then then) {
   while (has_output()) {
     if (!socket_->may_write()) return IoResult::blocked();
-    const IoResult sent = socket_->write({output_.data + out_head_, out_tail_ - out_head_});
+    const IoResult sent = socket_->write({output_.data + out_head_, out_tail_ - out_head_}, then);
     if (sent.would_block()) return sent;
     if (!sent.ok()) {
       out_head_ = out_tail_ = 0;

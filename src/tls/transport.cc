@@ -4,6 +4,8 @@
 #include <openssl/sslerr.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -16,7 +18,11 @@ namespace {
 using transport::IoResult;
 using transport::IoStatus;
 
-constexpr std::size_t kLargestRecord = 16384;  // plaintext bytes, RFC 8446, 5.1
+// SSL_get_error() wants an empty queue before each call. It nearly always is, and looking costs a fraction
+// of what clearing all its entries does.
+void empty_error_queue() {
+  if (ERR_peek_error() != 0) ERR_clear_error();
+}
 
 }  // namespace
 
@@ -35,19 +41,23 @@ bool Transport::start(SSL_CTX* context) {
   SSL_set_bio(ssl_.get(), bio, bio);
   SSL_set_app_data(ssl_.get(), this);
   SSL_set_info_callback(ssl_.get(), &Transport::on_info);
+  SSL_set_msg_callback(ssl_.get(), &Transport::on_message);
+  SSL_set_msg_callback_arg(ssl_.get(), this);
   return true;
 }
 
 bool Transport::accept(SSL_CTX* context, buffer::RelayBuffer&& received, std::string_view name) {
   bio_.replay(std::move(received));
-  name_ = name;
+  greeting_ = std::make_unique<Greeting>();
+  greeting_->name = name;
   if (!start(context)) return false;
   SSL_set_accept_state(ssl_.get());
   return true;
 }
 
 bool Transport::connect(SSL_CTX* context, const std::string& name) {
-  name_ = name;
+  greeting_ = std::make_unique<Greeting>();
+  greeting_->name = name;
   if (!start(context)) return false;
   SSL_set_connect_state(ssl_.get());
   return expect_name(ssl_.get(), name);
@@ -55,8 +65,10 @@ bool Transport::connect(SSL_CTX* context, const std::string& name) {
 
 IoResult Transport::handshake() {
   for (;;) {
-    ERR_clear_error();
+    empty_error_queue();
     bio_.forget_last_read();
+    greeting_->records_written = 0;
+    const NoteTrafficSecrets noting(greeting_->secrets);
     const int done = SSL_do_handshake(ssl_.get());
     // The error queue is read before anything else can touch it.
     IoResult result = done == 1 ? IoResult::done() : classify(done);
@@ -87,7 +99,7 @@ IoResult Transport::classify(int returned) {
   const unsigned long reason = ERR_peek_error();
   if (ERR_GET_LIB(reason) == ERR_LIB_SSL &&
       ERR_GET_REASON(reason) == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-    no_certificate_ = true;
+    if (greeting_) greeting_->no_certificate = true;
   }
   ERR_clear_error();
   // The socket knows better than OpenSSL, which reports a bare FIN as a protocol error since 3.0
@@ -98,13 +110,52 @@ IoResult Transport::classify(int returned) {
   return {IoStatus::failed, 0, 0};
 }
 
+void Transport::settle() {
+  records_ = take_over();
+  if (records_) {
+    told_ = {facts(), std::string(alpn()), peer_subject()};
+    // Freed without this, the session would count as broken off, and not be resumed.
+    SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+    ssl_.reset();
+    warm_ = false;
+  } else {
+    SSL_set_msg_callback(ssl_.get(), nullptr);
+  }
+  greeting_.reset();
+}
+
+// Null where OpenSSL has to go on: another version or suite, or bytes that it has read already.
+std::unique_ptr<RecordLayer> Transport::take_over() const {
+  const SSL_CIPHER* cipher = SSL_get_current_cipher(ssl_.get());
+  if (SSL_version(ssl_.get()) != TLS1_3_VERSION || cipher == nullptr || broken_) return nullptr;
+  const Suite* suite = find_suite(SSL_CIPHER_get_protocol_id(cipher));
+  const bool known = suite != nullptr && greeting_->secrets.client.bytes().size() == size_of(suite->hash) &&
+                     greeting_->secrets.server.bytes().size() == size_of(suite->hash);
+  if (!known || SSL_has_pending(ssl_.get()) != 0 || !bio_.holds_any_record()) return nullptr;
+  const bool serves = SSL_is_server(ssl_.get()) != 0;
+  auto records =
+      std::make_unique<RecordLayer>(*suite, serves ? RecordLayer::Role::server : RecordLayer::Role::client);
+  const Secret& ours = serves ? greeting_->secrets.server : greeting_->secrets.client;
+  const Secret& theirs = serves ? greeting_->secrets.client : greeting_->secrets.server;
+  // The call that completes a server's handshake begins with the client's Finished, so what it writes (the
+  // session tickets) is all there is under the traffic key; a client's writes nothing under it.
+  return records->take_over(ours, theirs, serves ? greeting_->records_written : 0) ? std::move(records)
+                                                                                   : nullptr;
+}
+
+bool Transport::has_bytes_at_hand() const {
+  if (records_) return records_->can_read(bio_.input());
+  return bio_.has_input() || SSL_pending(ssl_.get()) > 0;
+}
+
 IoResult Transport::read(std::span<std::byte> room) {
   if (input_end_) return *input_end_;
+  if (records_) return read_records(room);
   std::size_t total = 0;
   IoResult stopped = IoResult::blocked();
   bool drained = false;
-  while (total < room.size()) {
-    ERR_clear_error();
+  while (total < room.size() && (total == 0 || may_hold_more())) {
+    empty_error_queue();
     bio_.forget_last_read();
     std::size_t got = 0;
     const int done = SSL_read_ex(ssl_.get(), room.data() + total, room.size() - total, &got);
@@ -118,8 +169,8 @@ IoResult Transport::read(std::span<std::byte> room) {
   }
   // OpenSSL may have had something to say while reading: a KeyUpdate's answer, an alert.
   if (bio_.has_output()) static_cast<void>(bio_.flush());
-  drained_ = drained && stopped.would_block();
   if (drained && !stopped.would_block()) input_end_ = stopped;
+  drained_ = !input_end_ && (drained || !may_hold_more());
   if (drained_ && !bio_.reads_in_bulk()) {
     cool();
   } else {
@@ -129,15 +180,85 @@ IoResult Transport::read(std::span<std::byte> room) {
   return stopped;
 }
 
+// Whether another SSL_read could give anything: what is known to be drained need not be asked.
+bool Transport::may_hold_more() const {
+  return has_bytes_at_hand() || socket_->may_read() || SSL_has_pending(ssl_.get()) != 0;
+}
+
+IoResult Transport::read_records(std::span<std::byte> room) {
+  std::size_t total = 0;
+  IoResult stopped = IoResult::blocked();
+  while (total < room.size()) {
+    const std::span<std::byte> input = bio_.input();
+    if (!records_->can_read(input)) {
+      stopped = bio_.fill(RecordLayer::bytes_wanted(input));
+      if (stopped.ok()) continue;
+      // A bare FIN: the peer has not said that this was all.
+      if (stopped.status == IoStatus::end) stopped.status = IoStatus::truncated;
+      break;
+    }
+    const RecordLayer::Step step = records_->read(input, room.subspan(total));
+    bio_.consume(step.consumed);
+    total += step.bytes;
+    if (step.kind != RecordLayer::Step::Kind::moved) {
+      stopped = step_ended(step);
+      break;
+    }
+  }
+  if (total < room.size() && !stopped.would_block()) {
+    input_end_ = stopped;
+    broken_ = broken_ || stopped.status != IoStatus::end;
+  }
+  return total > 0 ? IoResult::moved(total) : stopped;
+}
+
+// What a step that is the last one means for the leg.
+IoResult Transport::step_ended(const RecordLayer::Step& step) {
+  if (step.kind == RecordLayer::Step::Kind::closed) return {IoStatus::end, 0, 0};
+  const bool ours = step.kind == RecordLayer::Step::Kind::violated;
+  note_alert(SSL3_AL_FATAL << 8 | static_cast<int>(step.alert), ours);
+  if (ours && send_alert(step.alert)) static_cast<void>(bio_.flush());
+  return {IoStatus::failed, 0, 0};
+}
+
+// Adds an alert to the output; false when there is no room for it now.
+bool Transport::send_alert(AlertCode code) {
+  std::byte* place = bio_.place_output(RecordLayer::kAlertRecord);
+  if (place == nullptr) return false;
+  bio_.commit_output(records_->write_alert(code, place));
+  return true;
+}
+
+IoResult Transport::write_records(std::span<const std::byte> data) {
+  std::size_t fits = 0;
+  if (!bio_.reserve(data.size(), fits)) return IoResult::blocked();
+  for (std::size_t total = 0; total < fits;) {
+    const auto content = data.subspan(total, std::min(kLargestPlaintext, fits - total));
+    std::byte* place = bio_.place_output(content.size() + kRecordOverhead + RecordLayer::kKeyUpdateRecord);
+    TLSPROXY_DCHECK(place != nullptr, "what was reserved is there, with the framing");
+    const std::size_t made = records_->write(content, place);
+    if (made == 0) {
+      broken_ = true;
+      return {IoStatus::failed, 0, 0};
+    }
+    bio_.commit_output(made);
+    total += content.size();
+  }
+  const IoResult flushed = bio_.flush();
+  if (!flushed.ok() && !flushed.would_block()) return flushed;
+  return IoResult::moved(fits);
+}
+
 IoResult Transport::write(std::span<const std::byte> data) {
   if (broken_ || output_ended_) return {IoStatus::failed, 0, 0};
   if (const IoResult flushed = bio_.flush(); !flushed.ok()) return flushed;
+  if (records_) return write_records(data);
   std::size_t fits = 0;
   if (!bio_.reserve(data.size(), fits)) return IoResult::blocked();
   std::size_t total = 0;
   while (total < fits) {
-    const std::size_t size = std::min(kLargestRecord, fits - total);
-    ERR_clear_error();
+    const std::size_t size = std::min(kLargestPlaintext, fits - total);
+    empty_error_queue();
     std::size_t written = 0;
     const int done = SSL_write_ex(ssl_.get(), data.data() + total, size, &written);
     if (done != 1) {
@@ -159,13 +280,22 @@ IoResult Transport::write(std::span<const std::byte> data) {
 
 IoResult Transport::finish_output(bool orderly) {
   if (output_ended_) return IoResult::done();
-  if (orderly && !notified_ && !broken_ && SSL_is_init_finished(ssl_.get())) {
-    ERR_clear_error();
-    SSL_shutdown(ssl_.get());  // queues our close_notify; the peer's is not waited for here
-    ERR_clear_error();
+  if (orderly && !notified_ && !broken_) {
+    // Queues our close_notify; the peer's is not waited for here.
+    if (records_) {
+      if (!send_alert(AlertCode::close_notify)) {
+        const IoResult flushed = bio_.flush();
+        if (!flushed.ok()) return flushed;
+        if (!send_alert(AlertCode::close_notify)) return IoResult::blocked();
+      }
+    } else if (SSL_is_init_finished(ssl_.get())) {
+      ERR_clear_error();
+      SSL_shutdown(ssl_.get());
+      ERR_clear_error();
+    }
   }
   notified_ = true;
-  const IoResult flushed = bio_.flush();
+  const IoResult flushed = bio_.flush(transport::Socket::Then::shutdown);
   if (!flushed.ok()) return flushed;
   socket_->shutdown_write();
   bio_.drop_output_from_now();
@@ -182,10 +312,18 @@ void Transport::on_info(const SSL* ssl, int where, int value) {
   if ((where & SSL_CB_ALERT) == 0) return;
   const bool fatal = (value >> 8) == SSL3_AL_FATAL;
   if (!fatal) return;
-  auto* me = static_cast<Transport*>(SSL_get_app_data(ssl));
+  static_cast<Transport*>(SSL_get_app_data(ssl))->note_alert(value, (where & SSL_CB_WRITE) != 0);
+}
+
+void Transport::note_alert(int value, bool sent) {
   std::string description = base::to_lower(SSL_alert_desc_string_long(value));
   std::replace(description.begin(), description.end(), ' ', '_');
-  me->alert_ = Alert{std::move(description), (where & SSL_CB_WRITE) != 0};
+  alert_ = Alert{std::move(description), sent};
+}
+
+void Transport::on_message(int written, int, int type, const void*, std::size_t, SSL*, void* me) {
+  auto& greeting = static_cast<Transport*>(me)->greeting_;
+  if (written != 0 && type == SSL3_RT_HEADER && greeting) ++greeting->records_written;
 }
 
 void Transport::watch_names(SSL_CTX* context) {
@@ -196,17 +334,18 @@ void Transport::watch_names(SSL_CTX* context) {
 
 int Transport::on_server_name(SSL* ssl, int* alert, void*) {
   auto* me = static_cast<Transport*>(SSL_get_app_data(ssl));
-  if (me == nullptr) return SSL_TLSEXT_ERR_NOACK;
+  if (me == nullptr || !me->greeting_) return SSL_TLSEXT_ERR_NOACK;
   const char* asked = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
   std::string name = asked == nullptr ? "" : base::to_lower(asked);
   if (name.ends_with('.')) name.pop_back();
-  if (name == me->name_) return name.empty() ? SSL_TLSEXT_ERR_NOACK : SSL_TLSEXT_ERR_OK;
+  if (name == me->greeting_->name) return name.empty() ? SSL_TLSEXT_ERR_NOACK : SSL_TLSEXT_ERR_OK;
   me->name_changed_ = true;
   *alert = SSL_AD_ILLEGAL_PARAMETER;
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
 record::TlsFacts Transport::facts() const {
+  if (!uses_openssl()) return told_.facts;
   record::TlsFacts facts;
   facts.version = SSL_get_version(ssl_.get());
   if (const SSL_CIPHER* cipher = SSL_get_current_cipher(ssl_.get())) {
@@ -221,6 +360,7 @@ record::TlsFacts Transport::facts() const {
 }
 
 std::string_view Transport::alpn() const {
+  if (!uses_openssl()) return told_.alpn;
   const unsigned char* name = nullptr;
   unsigned int size = 0;
   SSL_get0_alpn_selected(ssl_.get(), &name, &size);
@@ -228,11 +368,12 @@ std::string_view Transport::alpn() const {
 }
 
 std::string Transport::peer_subject() const {
-  return tls::peer_subject(ssl_.get());
+  return uses_openssl() ? tls::peer_subject(ssl_.get()) : told_.peer_subject;
 }
 
 std::string Transport::verify_error() const {
-  return no_certificate_ ? "no certificate" : tls::verify_error(ssl_.get());
+  if (!uses_openssl()) return {};  // it was accepted
+  return greeting_ && greeting_->no_certificate ? "no certificate" : tls::verify_error(ssl_.get());
 }
 
 }  // namespace tlsproxy::tls

@@ -1,8 +1,10 @@
 """Towards clients: which certificate, which policy, and what the log says of it."""
 
+import os
 import re
 import ssl
 import subprocess
+import threading
 import unittest
 
 import certs
@@ -292,6 +294,77 @@ class AccessLines(TlsCase):
         text = until(lambda: proxy.access_file.exists() and proxy.access_file.read_text(), "the access line")
         self.assertEqual(text.count("\n"), 1)
         self.assertEqual(len(re.findall(r"(?:^| )reason=", re.sub(r'"(?:[^"\\]|\\.)*"', '""', text))), 1)
+
+
+class Conversation:
+    """A program of OpenSSL's that is typed at, and what it prints."""
+
+    def __init__(self, test, *arguments):
+        # Its output is buffered by itself when it goes to no terminal.
+        self.process = subprocess.Popen(["stdbuf", "-o0", "openssl", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.printed = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        test.addCleanup(self._end)
+
+    def _read(self):
+        while piece := os.read(self.process.stdout.fileno(), 65536):
+            self.printed += piece
+
+    def _end(self):
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def type(self, line):
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def expect(self, text):
+        """Waits for a match, and forgets what came up to it."""
+        found = until(lambda: re.search(text, self.printed), lambda: f"{text} in {self.printed[-2000:]}")
+        self.printed = self.printed[found.end() :]
+        return found
+
+
+class KeyUpdates(TlsCase):
+    """RFC 8446, 4.6.3, with OpenSSL at the other end: it types K for an update that asks for one of ours."""
+
+    def test_a_client_may_change_keys_and_ask_for_ours(self):
+        proxy = self.start_proxy({"listeners": [listener({"certificates": [certs.server().entry()]}, to="echo")],
+                                  "backends": {"echo": {"echo": True}}})  # fmt: skip
+        for suite in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+            with self.subTest(suite=suite):
+                client = Conversation(self, "s_client", "-connect", "127.0.0.1:%d" % proxy.port(), "-servername", "front.test",
+                                      "-tls1_3", "-ciphersuites", suite, "-msg")  # fmt: skip
+                client.expect(rb"read R BLOCK")
+                client.type(b"first\n")
+                client.expect(rb"\nfirst\n")
+                for key in (b"K\n", b"k\n", b"K\n"):
+                    client.type(key)
+                    client.expect(rb">>> TLS 1.3, Handshake .length 0005., KeyUpdate")
+                    client.type(b"after " + key)
+                    shown = client.expect(rb"(?s)^(.*)\nafter " + key).group(1)
+                    self.assertEqual(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate" in shown, key == b"K\n")
+
+    def test_a_backend_may_change_keys_and_ask_for_ours(self):
+        certificate = certs.server()
+        server = Conversation(self, "s_server", "-accept", "127.0.0.1:0", "-cert", certificate.cert, "-key", certificate.key, "-tls1_3")
+        port = int(server.expect(rb"ACCEPT 127\.0\.0\.1:(\d+)").group(1))
+        proxy = self.start_proxy({"listeners": [{"name": "front", "bind": "127.0.0.1:0", "to": "back"}],
+                                  "backends": {"back": {"servers": [f"127.0.0.1:{port}"], "tls": {"verify": False}}}})  # fmt: skip
+        client = self.opened(connect_plain(proxy.address("front")))
+        client.send(b"first\n")
+        server.expect(rb"\nfirst\n")
+        for turn in range(3):
+            server.type(b"K\n")
+            server.expect(rb"SSL_do_handshake -> 1\n")
+            server.type(b"after %d\n" % turn)
+            self.assertEqual(client.read_exactly(8), b"after %d\n" % turn)
+            client.send(b"answer %d\n" % turn)
+            server.expect(b"answer %d\n" % turn)
 
 
 if __name__ == "__main__":

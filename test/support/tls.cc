@@ -5,12 +5,13 @@
 #include <stdexcept>
 
 #include "support/sockets.h"
+#include "tls/provider.h"
 
 namespace tlsproxy::support {
 
 tls::SslCtxPtr server_context() {
   static const std::string pem = tls::make_self_signed("localhost").value();
-  tls::SslCtxPtr context(SSL_CTX_new(TLS_server_method()));
+  tls::SslCtxPtr context(SSL_CTX_new_ex(nullptr, tls::own_algorithms(), TLS_server_method()));
   BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
   EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
@@ -27,12 +28,12 @@ tls::SslCtxPtr server_context() {
 }
 
 tls::SslCtxPtr client_context() {
-  tls::SslCtxPtr context(SSL_CTX_new(TLS_client_method()));
+  tls::SslCtxPtr context(SSL_CTX_new_ex(nullptr, tls::own_algorithms(), TLS_client_method()));
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   return context;
 }
 
-TlsPair::TlsPair(buffer::BlockPool& pool, bool do_handshake) : server(pool), client(pool) {
+TlsPair::TlsPair(buffer::BlockPool& pool, bool do_handshake, bool settle) : server(pool), client(pool) {
   auto [one, other] = connected_pair();
   server.socket.adopt(std::move(one));
   client.socket.adopt(std::move(other));
@@ -41,6 +42,10 @@ TlsPair::TlsPair(buffer::BlockPool& pool, bool do_handshake) : server(pool), cli
     throw std::runtime_error("OpenSSL has memory");
   }
   if (do_handshake && !shake_hands()) throw std::runtime_error("a handshake over a socket pair completes");
+  if (settle) {
+    server.transport.settle();
+    client.transport.settle();
+  }
 }
 
 bool TlsPair::shake_hands() {

@@ -30,7 +30,8 @@ struct TlsPair {
   tls::SslCtxPtr client_ctx = client_context();
   TlsEnd server;
   TlsEnd client;
-  explicit TlsPair(buffer::BlockPool& pool, bool shake_hands = true);
+  // `settle`: both let go of OpenSSL then.
+  explicit TlsPair(buffer::BlockPool& pool, bool shake_hands = true, bool settle = false);
   // Runs both handshakes as far as they go; true when both are complete.
   bool shake_hands();
 };
