@@ -10,6 +10,7 @@
 #include "os/address.h"
 #include "os/fd.h"
 #include "record/close_reason.h"
+#include "relay/flow.h"
 #include "relay/generation.h"
 
 namespace tlsproxy::relay {
@@ -18,8 +19,8 @@ class Session;
 
 class Sessions {
  public:
-  // `loop` and `pool` must outlive it.
-  Sessions(loop::Loop& loop, buffer::BlockPool& pool);
+  // `loop` and `pool` must outlive it. `splice`: when sessions between plain legs do.
+  Sessions(loop::Loop& loop, buffer::BlockPool& pool, SpliceWhen splice = SpliceWhen::bulk);
   ~Sessions();
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;

@@ -25,6 +25,7 @@
 #include "server/acceptor.h"
 #include "server/channel.h"
 #include "server/log_files.h"
+#include "server/overrides.h"
 #include "server/privileges.h"
 
 namespace tlsproxy::server {
@@ -57,7 +58,8 @@ class Worker final : public Acceptor::Owner {
 
   // What a worker that serves has. The pool's budget is known with the first generation only.
   struct Service {
-    Service(loop::Loop& loop, std::size_t budget) : pool(budget), sessions(loop, pool) {}
+    Service(loop::Loop& loop, std::size_t budget, const Overrides& forced)
+        : pool(budget, forced.blocks), sessions(loop, pool, forced.splice) {}
     buffer::BlockPool pool;
     relay::Sessions sessions;
     std::map<std::uint64_t, std::unique_ptr<Acceptor>> acceptors;  // by socket id
@@ -97,6 +99,7 @@ class Worker final : public Acceptor::Owner {
   [[nodiscard]] std::size_t session_count() const;
 
   void on_trim();
+  void return_heap();
   void on_old_sessions();
   void on_pause_over();
   void on_drain_limit();
@@ -122,6 +125,7 @@ class Worker final : public Acceptor::Owner {
   loop::Timer pause_timer_;
   loop::Timer drain_timer_;  // while quitting
 
+  std::size_t most_sessions_ = 0;      // at a time, since the heap was last returned
   std::uint64_t accept_failures_ = 0;  // since the last line about them
   std::optional<loop::TimePoint> accept_failure_told_;
 };

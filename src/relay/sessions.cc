@@ -20,8 +20,10 @@ constexpr loop::Duration kCoolInterval{1000};
 }  // namespace
 
 struct Sessions::Impl final : SessionHost {
-  Impl(loop::Loop& the_loop, buffer::BlockPool& the_pool)
-      : loop_(&the_loop), means_{the_pool, pipes_}, next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
+  Impl(loop::Loop& the_loop, buffer::BlockPool& the_pool, SpliceWhen splice)
+      : loop_(&the_loop),
+        means_{the_pool, pipes_, splice},
+        next_id_(static_cast<std::uint64_t>(::getpid()) << 32U) {
     cool_timer_.bind<&Impl::cool>(*loop_, *this);
   }
 
@@ -95,7 +97,8 @@ struct Sessions::Impl final : SessionHost {
   loop::Timer cool_timer_;
 };
 
-Sessions::Sessions(loop::Loop& loop, buffer::BlockPool& pool) : impl_(std::make_unique<Impl>(loop, pool)) {}
+Sessions::Sessions(loop::Loop& loop, buffer::BlockPool& pool, SpliceWhen splice)
+    : impl_(std::make_unique<Impl>(loop, pool, splice)) {}
 
 Sessions::~Sessions() {
   while (!impl_->all_.empty()) impl_->all_.front().close(record::CloseReason::stopped, record::Side::proxy);

@@ -15,6 +15,7 @@
 #include "route/version.h"
 #include "server/candidate.h"
 #include "server/master.h"
+#include "server/overrides.h"
 #include "server/pid_file.h"
 #include "tls/memory.h"
 #include "tls/version.h"
@@ -134,6 +135,10 @@ int run(int argc, char** argv) {
   const ConfigPlace place = ConfigPlace::of(options.file, options.prefix);
   if (!options.signal.empty()) return send_signal(place, options.signal);
   if (options.test || options.dump) return test(place, options);
+  if (const auto overrides = Overrides::from_environment(); !overrides) {
+    std::fprintf(stderr, "tlsproxy: %s\n", overrides.error().message.c_str());
+    return kUsage;
+  }
   return Master(place).run();
 }
 

@@ -1,5 +1,6 @@
 #include "server/worker.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -23,6 +24,8 @@ constexpr loop::Duration kAcceptLogInterval{1000};
 // Of an accept queue that is emptied before its socket is closed. Queues are shorter unless an
 // administrator wanted otherwise; a flood of new clients must not keep the worker from ending.
 constexpr int kMostQueued = 65536;
+// Sessions whose memory is worth a walk of the whole heap (malloc_trim) when they have ended.
+constexpr std::size_t kCrowd = 64;
 // Messages taken from the master in one turn of the loop.
 constexpr int kBatch = 64;
 
@@ -199,7 +202,8 @@ void Worker::switch_over() {
   use_log_files(staged_->logs);
   use_log_level(config.log.level);
   if (!service_) {
-    service_.emplace(loop_, config.buffer_memory);
+    // The master has refused to start with any that cannot be used.
+    service_.emplace(loop_, config.buffer_memory, Overrides::from_environment().value_or(Overrides{}));
   } else {
     service_->pool.set_budget(config.buffer_memory);
   }
@@ -284,6 +288,15 @@ void Worker::on_drain_limit() {
 void Worker::accepted(Acceptor& acceptor, os::Fd client, const os::SocketAddress& peer) {
   if (!trim_timer_.armed()) trim_timer_.arm(kTrimInterval);
   service_->sessions.open(std::move(client), peer, acceptor.generation(), *acceptor.service());
+  most_sessions_ = std::max(most_sessions_, session_count());
+}
+
+// Gives the pages of a crowd that has left back to the system: malloc keeps them otherwise.
+void Worker::return_heap() {
+  const std::size_t gone = most_sessions_ - session_count();
+  if (gone < kCrowd || gone < most_sessions_ / 2) return;
+  ::malloc_trim(0);
+  most_sessions_ = session_count();
 }
 
 // All acceptors pause: what one lacks, the others lack too, and a level-triggered socket with a queue
@@ -310,6 +323,7 @@ void Worker::on_trim() {
   service_->pool.trim();
   const bool has_pipes = service_->sessions.trim();
   const bool has_spare = tls::trim_record_memory() || has_pipes || service_->pool.bytes_held() > 0;
+  return_heap();
   if (session_count() > 0 || has_spare) trim_timer_.arm(kTrimInterval);
 }
 
