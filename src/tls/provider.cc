@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "tls/hkdf.h"
+#include "tls/openssl.h"
 
 namespace tlsproxy::tls {
 namespace {
@@ -308,9 +310,11 @@ NoteTrafficSecrets::~NoteTrafficSecrets() {
 }
 
 const char* own_algorithms() {
+  using Loaded = std::unique_ptr<OSSL_PROVIDER, FreedBy<OSSL_PROVIDER_unload>>;
   // With the fallbacks retained: what else is loaded stays as OpenSSL's configuration has it.
-  [[maybe_unused]] static const bool known = OSSL_PROVIDER_add_builtin(nullptr, kName, start) == 1 &&
-                                             OSSL_PROVIDER_try_load(nullptr, kName, 1) != nullptr;
+  static const Loaded loaded(OSSL_PROVIDER_add_builtin(nullptr, kName, start) == 1
+                                 ? OSSL_PROVIDER_try_load(nullptr, kName, 1)
+                                 : nullptr);
   return kQuery;
 }
 
