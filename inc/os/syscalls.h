@@ -19,7 +19,8 @@ struct Syscalls {
   int (*accept4)(int fd, sockaddr* address, socklen_t* length, int flags);
   ssize_t (*recv)(int fd, void* data, std::size_t size, int flags);
   // recvmsg on a socket with TCP_INQ set: recv that also tells how many bytes it has left in the kernel
-  // (at least 1 when the end of stream is what is left); `left` stays as it is where the kernel does not tell.
+  // (at least 1 when the end of stream is what is left); `left` stays as it is where the kernel does not
+  // tell.
   ssize_t (*recv_and_left)(int fd, void* data, std::size_t size, int* left);
   ssize_t (*send)(int fd, const void* data, std::size_t size, int flags);
   ssize_t (*splice)(int from, int to, std::size_t size, unsigned flags);
