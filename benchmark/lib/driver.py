@@ -70,7 +70,8 @@ class Job:
     def backend(self):
         if self.mode.name != "cross":
             return self.mode.backend
-        return {"wrk": "http", "down": "source", "up": "sink", "bulk": "echo"}[self.point.partition("-")[0]]
+        shape, _, size = self.point.partition("-")
+        return {"wrk": "http", "fetch": f"answer {size}", "down": "source", "up": "sink", "bulk": "echo"}[shape]
 
     def title(self):
         many = f", {self.connections} connections" if self.connections else ""

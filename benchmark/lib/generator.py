@@ -44,13 +44,15 @@ class Lines:
 
 
 class Backend:
-    """tlsproxy-backend in one of its modes, on the generator's CPU."""
+    """tlsproxy-backend in one of its modes, on the generator's CPU; "answer 300" is answers of 300 bytes."""
 
     def __init__(self, folder, build, mode, cpus, ports):
         self.port = ports.take()
+        mode, _, size = mode.partition(" ")
         with open(folder / f"backend-{mode}.out", "w") as out:
             self._process = processes.start(
-                [build / "benchmark/tlsproxy-backend", "--listen", f"127.0.0.1:{self.port}", "--mode", mode],
+                [build / "benchmark/tlsproxy-backend", "--listen", f"127.0.0.1:{self.port}", "--mode", mode,
+                 *(["--answer", size] if size else [])],
                 cpus.enter_generator, stdin=subprocess.DEVNULL, stdout=out, stderr=out)  # fmt: skip
         subjects.await_listener(self.port, self._process, f"the {mode} backend")
         self.pids = [self._process.pid]

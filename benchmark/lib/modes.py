@@ -91,7 +91,8 @@ MODES = {
              "connections", ("100", "1000", "5000"), (0,), "echo", (P50, P99, P999, CPU_PER_OP), seconds=5,
              warmup=2, latency=True),
         Mode("cross", "an independent generator (wrk, HTTP), and ours beside it",
-             "load", ("wrk-64", "bulk-256", "wrk-1048576", "bulk-1048576"), (32,), "echo",
+             "load", ("wrk-64", "fetch-300", "wrk-65536", "fetch-65536", "wrk-1048576",
+                      "fetch-1048576"), (32,), "echo",
              (PER_CPU_MB, PER_CPU_OPS), log_x=False),
     )
 }  # fmt: skip

@@ -195,11 +195,16 @@ def head(results):
 
 
 def cross_table(results, keys):
-    """The ratio tlsproxy to nginx by wrk, and by our generator under the load most like it."""
+    """The ratio tlsproxy to nginx by wrk, and by our generator under the same load."""
     lines = []
     by_point = {key[2]: key for key in keys}
     per_op, per_mb = MODES["cross"].metrics[1], MODES["cross"].metrics[0]
-    for theirs, ours, metric in (("wrk-64", "bulk-256", per_op), ("wrk-1048576", "bulk-1048576", per_mb)):
+    pairs = (
+        ("wrk-64", "fetch-300", per_op),
+        ("wrk-65536", "fetch-65536", per_mb),
+        ("wrk-1048576", "fetch-1048576", per_mb),
+    )
+    for theirs, ours, metric in pairs:
         if theirs not in by_point or ours not in by_point:
             continue
         ratios = [change(results.figure(by_point[point], "nginx", metric), results.figure(by_point[point], OURS, metric))

@@ -60,7 +60,7 @@ Backend::Backend(const BackendOptions& options, os::Fd listener, Poller poller, 
       poller_(std::move(poller)),
       clients_(most_clients),
       kept_(std::move(kept)),
-      scratch_(kStreamBlock) {}
+      scratch_(std::max(kStreamBlock, options.answer_size)) {}
 
 os::SocketAddress Backend::address() const {
   sockaddr_storage storage{};
@@ -119,7 +119,10 @@ void Backend::welcome(os::Fd fd) {
   client = Client{};
   client.fd = std::move(fd);
   client.interest = interest;
-  if (options_.service == Service::sink) {
+  if (options_.service == Service::answer) {
+    client.incoming = IncomingBlocks::of_unknown_origin(kRequestSize);
+    client.outgoing = OutgoingBlocks(options_.answer_size, first_block(counts_.connections));
+  } else if (options_.service == Service::sink) {
     client.incoming = IncomingBlocks::of_unknown_origin(kStreamBlock);
     client.outgoing = OutgoingBlocks(kMarkSize, kFirstAcknowledgement);
   } else if (options_.service == Service::source) {
@@ -151,6 +154,8 @@ Backend::Turn Backend::take_turn(Client& client) {
   switch (options_.service) {
     case Service::echo:
       return echo(client);
+    case Service::answer:
+      return answer(client);
     case Service::sink:
       return sink(client);
     case Service::source:
@@ -165,6 +170,28 @@ Backend::Turn Backend::echo(Client& client) {
   if (bytes.empty()) return received;
   const Turn delivered = deliver(client, bytes);
   return delivered == Turn::go_on ? received : delivered;
+}
+
+Backend::Turn Backend::answer(Client& client) {
+  Turn received = Turn::go_on;
+  if (client.remaining == 0) {
+    std::span<const std::uint8_t> bytes;
+    received = receive(client, bytes);
+    if (bytes.empty()) return received;
+    const auto taken = client.incoming.take(bytes);
+    counts_.checked += taken.marks;
+    counts_.mismatches += taken.wrong;
+    client.remaining = taken.blocks * options_.answer_size;
+  }
+  while (client.remaining > 0) {
+    const auto bytes = client.outgoing.rest(scratch_);
+    std::size_t sent = 0;
+    const Turn turn = send_some(client, bytes, sent);
+    client.outgoing.sent(sent);
+    client.remaining -= sent;
+    if (turn != Turn::go_on) return turn;
+  }
+  return received;
 }
 
 Backend::Turn Backend::sink(Client& client) {

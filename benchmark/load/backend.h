@@ -18,6 +18,7 @@ namespace tlsproxy::load {
 
 enum class Service {
   echo,    // sends back what it receives
+  answer,  // answers each request with a block
   sink,    // receives a stream of blocks and acknowledges each MiB
   source,  // sends a stream of blocks
 };
@@ -27,6 +28,7 @@ struct BackendOptions {
   Service service = Service::echo;
   std::uint64_t stream_bytes = 0;         // source: length of each stream, 0 is endless
   std::size_t write_size = kStreamBlock;  // source: bytes a write
+  std::size_t answer_size = kStreamBlock;
 };
 
 struct BackendCounts {
@@ -59,7 +61,7 @@ class Backend {
     std::size_t kept_from = 0;  // what could not be sent yet is in its buffer, from here to there
     std::size_t kept_to = 0;
     std::uint64_t received = 0;   // sink
-    std::uint64_t remaining = 0;  // source
+    std::uint64_t remaining = 0;  // source, answer
     OutgoingBlocks outgoing{kStreamBlock, 0};
     IncomingBlocks incoming{kStreamBlock, 0};
   };
@@ -76,6 +78,7 @@ class Backend {
   void serve(Client& client);
   Turn take_turn(Client& client);
   Turn echo(Client& client);
+  Turn answer(Client& client);
   Turn sink(Client& client);
   Turn source(Client& client);
   Turn deliver(Client& client, std::span<const std::uint8_t> bytes);

@@ -21,7 +21,11 @@ constexpr int kError = 1;
 constexpr int kUsage = 2;
 
 const std::map<std::string, load::Service> kServices{
-    {"echo", load::Service::echo}, {"sink", load::Service::sink}, {"source", load::Service::source}};
+
+    {"echo", load::Service::echo},
+    {"answer", load::Service::answer},
+    {"sink", load::Service::sink},
+    {"source", load::Service::source}};
 
 int complain(const std::string& text, int status) {
   std::fprintf(stderr, "tlsproxy-backend: %s\n", text.c_str());
@@ -42,12 +46,15 @@ int run(int argc, char** argv) {
   CLI::App app("A TCP backend for benchmarks: echoes, discards or sends.", "tlsproxy-backend");
   app.option_defaults()->take_last();
   app.add_option("--listen", listen, "ADDR:PORT (port 0 takes a free one) or unix:PATH")->required();
-  app.add_option("--mode", mode, "echo, sink or source")->check(CLI::IsMember(kServices));
+  app.add_option("--mode", mode, "echo, answer, sink or source")->check(CLI::IsMember(kServices));
   app.add_option("--bytes", options.stream_bytes, "source: length of each stream, 0 is endless")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--payload", options.write_size, "source: bytes a write")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::size_t{1}, load::kStreamBlock));
+  app.add_option("--answer", options.answer_size, "answer: bytes of each answer")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(load::kMarkSize, std::size_t{64} * 1024 * 1024));
   app.add_option("--cpu", cpu, "run on this CPU only")->check(CLI::NonNegativeNumber);
   try {
     app.parse(argc, argv);

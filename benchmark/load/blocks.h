@@ -21,6 +21,9 @@ constexpr std::size_t kStreamBlock = std::size_t{64} * 1024;
 constexpr std::size_t kAcknowledgedBytes = std::size_t{1024} * 1024;
 constexpr std::uint64_t kFirstAcknowledgement = 1;
 
+// What asks for an answer: a block as long as a short HTTP request.
+constexpr std::size_t kRequestSize = 64;
+
 // The first block's number for the connection with this index.
 constexpr std::uint64_t first_block(std::uint64_t connection) {
   return (connection + 1) << 32;

@@ -25,6 +25,10 @@ void Connection::open(Nanoseconds intended) {
       outgoing_ = OutgoingBlocks(commons_.options.payload, first);
       incoming_ = IncomingBlocks(commons_.options.payload, first);
       break;
+    case Exchange::fetch:
+      outgoing_ = OutgoingBlocks(kRequestSize, first);
+      incoming_ = IncomingBlocks::of_unknown_origin(commons_.options.payload);
+      break;
     case Exchange::up:
       outgoing_ = OutgoingBlocks(kStreamBlock, first);
       incoming_ = IncomingBlocks(kMarkSize, kFirstAcknowledgement);
@@ -126,7 +130,6 @@ void Connection::serve(std::uint32_t events) {
 
 // Writes until the block is out, or nothing more can be written, or the turn is over.
 void Connection::push() {
-  const bool is_stream = commons_.workload.exchange == Exchange::up;
   Step step = channel_.flush();
   for (int writes = 0; step == Step::done && sending_; ++writes) {
     if (writes == kWritesPerTurn) {
@@ -141,7 +144,7 @@ void Connection::push() {
     commons_.traffic.bytes_sent += moved.bytes;
     piece_ -= moved.bytes;
     const bool is_out = outgoing_.sent(moved.bytes);
-    if (is_out && !is_stream) sending_ = false;
+    if (is_out && !is_stream(commons_.workload.exchange)) sending_ = false;
     if (piece_ == 0) step = channel_.flush();
   }
   if (step == Step::failed) return fail(channel_.cause());
@@ -166,7 +169,7 @@ void Connection::take(std::span<const std::uint8_t> bytes) {
   commons_.traffic.bytes_received += bytes.size();
   commons_.traffic.checked += taken.marks;
   if (taken.wrong != 0) return fail(Cause::mismatch);
-  if (commons_.workload.exchange != Exchange::echo) {
+  if (is_stream(commons_.workload.exchange)) {
     if (taken.blocks != 0) owner_.completed(*this, taken.blocks);
     return;
   }

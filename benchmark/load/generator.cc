@@ -249,7 +249,7 @@ void Generator::completed(Connection& connection, std::uint64_t operations) {
     return;
   }
   record(connection, operations);
-  if (commons_.workload.exchange != Exchange::echo) return;  // a stream goes on by itself
+  if (is_stream(commons_.workload.exchange)) return;  // a stream goes on by itself
   slots_[connection.index()].under_way = false;
   if (commons_.workload.session_each) {
     connection.finish();
@@ -371,7 +371,7 @@ void Generator::record(const Connection& connection, std::uint64_t operations) {
   if (!counts) return;
   if (schedule_) owed_ -= 1;
   measurement_.operations += operations;
-  if (commons_.workload.exchange == Exchange::echo) measurement_.latency.add(now() - connection.intended());
+  if (!is_stream(commons_.workload.exchange)) measurement_.latency.add(now() - connection.intended());
 }
 
 // The operation under way will never be completed. A time-out must not make the latencies look better

@@ -125,6 +125,23 @@ class Measures(unittest.TestCase):
         self.assertGreater(result["operations"], 16)
         self.assertGreater(result["checked"], result["operations"])
 
+    def test_fetch_gets_one_answer_for_each_request(self):
+        for size in ("8", "300", "1M"):
+            with self.subTest(size=size), Backend("answer", "--answer", size) as backend:
+                result = load(backend.address, "fetch", "--connections", "3", "--payload", size)
+                self.assertEqual(result["failed"], 0)
+                self.assertEqual(result["latency_us"]["count"], result["operations"])
+                bytes_each = 1 << 20 if size == "1M" else int(size)
+                self.assertAlmostEqual(result["bytes_received"], result["operations"] * bytes_each, delta=4 * bytes_each)
+                self.assertAlmostEqual(result["bytes_sent"], result["operations"] * 64, delta=4 * 64)
+            self.assertGreater(backend.counts["checked"], 0)
+            self.assertEqual(backend.counts["mismatches"], 0)
+
+    def test_an_answer_of_another_length_is_a_mismatch(self):
+        with Backend("answer", "--answer", "200") as backend:
+            result = load(backend.address, "fetch", "--payload", "100", status=1)
+        self.assertEqual(result["failures"]["mismatch"], 1)
+
     def test_sessions_end_in_order(self):
         with Backend("echo") as backend:
             result = load(backend.address, "handshake", "--connections", "4", "--sources", "3")
@@ -180,7 +197,8 @@ class Measures(unittest.TestCase):
 class OverTls(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.backends = {"echo": Backend("echo"), "sink": Backend("sink"), "source": Backend("source")}
+        cls.backends = {"echo": Backend("echo"), "sink": Backend("sink"), "source": Backend("source"),
+                        "answer": Backend("answer", "--answer", "100000")}
         tls = {"certificates": [{"self_signed": True}]}
         cls.proxy = Proxy({
             "listeners": [{"name": mode, "bind": "127.0.0.1:0", "tls": tls, "to": mode} for mode in cls.backends],
@@ -212,6 +230,9 @@ class OverTls(unittest.TestCase):
             with self.subTest(payload=payload):
                 self.check("sink", "up", "--connections", "4", "--payload", payload, "--seconds", "1")
         self.check("source", "down", "--connections", "4")
+
+    def test_answers(self):
+        self.check("answer", "fetch", "--connections", "4", "--payload", "100000")
 
     def test_full_sessions_are_full_and_resumed_ones_resumed(self):
         for version in ("1.2", "1.3"):

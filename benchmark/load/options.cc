@@ -24,6 +24,7 @@ struct ModeTraits {
 
 const std::map<std::string, ModeTraits> kModes{
     {"bulk", {Mode::bulk, kStreamBlock, kLargestPayload}},
+    {"fetch", {Mode::fetch, kStreamBlock, kLargestPayload}},
     {"up", {Mode::up, kStreamBlock, kStreamBlock}},
     {"down", {Mode::down, kStreamBlock, kStreamBlock}},
     {"handshake", {Mode::handshake, 1, kLargestPayload}},
@@ -37,6 +38,9 @@ const std::map<std::string, ModeTraits> kModes{
 std::string objection(const Options& options, const ModeTraits& traits) {
   if (options.payload > traits.largest_payload) {
     return "--payload: at most " + std::to_string(traits.largest_payload) + " with this mode";
+  }
+  if (options.mode == Mode::fetch && options.payload < kMarkSize) {
+    return "--payload: at least " + std::to_string(kMarkSize) + " with --mode fetch";
   }
   if (options.mode == Mode::rate && options.rate <= 0) return "--rate is needed with --mode rate";
   if (options.rate > 0 && options.mode != Mode::rate && options.mode != Mode::message) {
@@ -66,6 +70,8 @@ Workload workload_of(const Options& options) {
   switch (options.mode) {
     case Mode::bulk:
       return {};
+    case Mode::fetch:
+      return {.exchange = Exchange::fetch};
     case Mode::up:
       return {.exchange = Exchange::up};
     case Mode::down:
@@ -140,8 +146,8 @@ CommandLine parse_command_line(int argc, char** argv) {
   options.address = *parsed;
   const Workload workload = workload_of(options);
   options.tls_options.takes_tickets = workload.resumes;
-  options.tls_options.reads_ahead =
-      options.mode == Mode::bulk || options.mode == Mode::up || options.mode == Mode::down;
+  options.tls_options.reads_ahead = options.mode == Mode::bulk || options.mode == Mode::fetch ||
+                                    options.mode == Mode::up || options.mode == Mode::down;
   if (const std::string text = objection(options, traits); !text.empty()) return refused(text);
   return {.runs = true, .exit_status = 0, .options = options};
 }

@@ -13,7 +13,7 @@
 
 namespace tlsproxy::load {
 
-enum class Mode { bulk, up, down, handshake, resume, rate, idle, message };
+enum class Mode { bulk, fetch, up, down, handshake, resume, rate, idle, message };
 
 struct Options {
   os::SocketAddress address;
@@ -41,10 +41,16 @@ struct Options {
 
 // What goes over a connection.
 enum class Exchange {
-  echo,  // a payload, and back
-  up,    // a stream of blocks, acknowledged
-  down,  // a stream of blocks from the backend
+  echo,   // a payload, and back
+  fetch,  // a short request, and a payload back
+  up,     // a stream of blocks, acknowledged
+  down,   // a stream of blocks from the backend
 };
+
+// Whether it goes on by itself, instead of by one operation after another.
+constexpr bool is_stream(Exchange exchange) {
+  return exchange == Exchange::up || exchange == Exchange::down;
+}
 
 // When the next operation begins.
 enum class Pace {
